@@ -1,0 +1,91 @@
+package dataport
+
+import (
+	"io"
+	"net"
+	"time"
+)
+
+// What a closer reads and drops so that its last bytes are not eaten by a
+// reset: a close with unread input would reset.
+const (
+	lingerBytes = 1 << 20
+	lingerTime  = time.Second
+)
+
+// closeWriter is a connection that can end its sending side alone.
+type closeWriter interface{ CloseWrite() error }
+
+// shutdownWrite ends the sending side. Streams of yamux know it as Close.
+func shutdownWrite(conn net.Conn) {
+	if cw, ok := conn.(closeWriter); ok {
+		cw.CloseWrite()
+		return
+	}
+	if _, ok := conn.(halfCloser); ok {
+		conn.Close()
+	}
+}
+
+// halfCloser is a yamux stream, by the one method that nothing else has: its
+// Close ends the sending side and leaves reading open.
+type halfCloser interface{ StreamID() uint32 }
+
+// CloseLinger closes conn after a last answer: it shuts the sending side
+// down, reads and drops up to 1 MiB or 1 s, then closes.
+func CloseLinger(conn net.Conn) {
+	shutdownWrite(conn)
+	conn.SetReadDeadline(time.Now().Add(lingerTime))
+	buf := bufferPool.Get().(*[]byte)
+	io.CopyBuffer(io.Discard, onlyReader{io.LimitReader(conn, lingerBytes)}, *buf)
+	bufferPool.Put(buf)
+	conn.Close()
+}
+
+// Reset closes conn so that the peer sees an error where the transport knows
+// one (TCP). It is a hint, never the verdict.
+func Reset(conn net.Conn) {
+	if tcp, ok := conn.(*net.TCPConn); ok {
+		tcp.SetLinger(0)
+	}
+	conn.Close()
+}
+
+// closeGrace is how long a sender that has nothing left waits for its peer to
+// close before it looks whether everything was acknowledged.
+const closeGrace = 5 * time.Second
+
+// CloseSent closes conn after the last byte of a read: it shuts the sending
+// side down and waits for the client to close. It closes first only when the
+// transport has everything acknowledged, or after stall. What the client
+// sends is dropped.
+func CloseSent(conn net.Conn, stall time.Duration) {
+	conn.SetDeadline(time.Time{})
+	shutdownWrite(conn)
+	buf := bufferPool.Get().(*[]byte)
+	defer bufferPool.Put(buf)
+	defer conn.Close()
+	for end := time.Now().Add(stall); time.Now().Before(end); {
+		conn.SetReadDeadline(earlier(end, time.Now().Add(closeGrace)))
+		_, err := conn.Read(*buf)
+		if err == nil {
+			continue
+		}
+		if !isTimeout(err) {
+			return
+		}
+		if unsent, known := unacknowledged(conn); known && unsent == 0 {
+			return
+		}
+	}
+}
+
+func earlier(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return a
+	}
+	return b
+}
+
+// onlyReader hides every method of a reader but Read.
+type onlyReader struct{ io.Reader }

@@ -1,0 +1,231 @@
+package dataport
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"net"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/mdlayher/vsock"
+)
+
+// How dead peers are found: probes after 15 s of silence, three of them ten
+// seconds apart, so within 45 s.
+const (
+	keepAliveIdle     = 15 * time.Second
+	keepAliveInterval = 10 * time.Second
+	keepAliveCount    = 3
+	deadPeerTimeout   = 45 * time.Second
+)
+
+// hybridTimeout bounds the CONNECT handshake of a hybrid vsock socket.
+const hybridTimeout = 10 * time.Second
+
+// Dialer dials endpoints.
+type Dialer struct {
+	// TLS is the configuration of tls endpoints; the ServerName is that of
+	// the endpoint where it names none.
+	TLS *tls.Config
+}
+
+// Dial connects to an endpoint. The connection is bare (*net.TCPConn,
+// *net.UnixConn, ...) except with TLS. ctx bounds the dial alone.
+func (d Dialer) Dial(ctx context.Context, e Endpoint) (net.Conn, error) {
+	switch e.Scheme {
+	case SchemeTCP:
+		return dialTCP(ctx, e)
+	case SchemeTLS:
+		return d.dialTLS(ctx, e)
+	case SchemeUnix:
+		return new(net.Dialer).DialContext(ctx, "unix", e.Path)
+	case SchemeVsock:
+		if e.CID == AnyCID {
+			return nil, fmt.Errorf("dial %s: no CID", e)
+		}
+		return vsock.DialContext(ctx, e.CID, e.Port, nil)
+	case SchemeHybridVsock:
+		return dialHybrid(ctx, e)
+	}
+	return nil, fmt.Errorf("dial %s: not an endpoint to dial", e)
+}
+
+func dialTCP(ctx context.Context, e Endpoint) (net.Conn, error) {
+	d := net.Dialer{KeepAliveConfig: keepAlive()}
+	return d.DialContext(ctx, "tcp", net.JoinHostPort(e.Host, strconv.Itoa(int(e.Port))))
+}
+
+func keepAlive() net.KeepAliveConfig {
+	return net.KeepAliveConfig{Enable: true, Idle: keepAliveIdle, Interval: keepAliveInterval, Count: keepAliveCount}
+}
+
+func (d Dialer) dialTLS(ctx context.Context, e Endpoint) (net.Conn, error) {
+	raw, err := dialTCP(ctx, e)
+	if err != nil {
+		return nil, err
+	}
+	cfg := d.TLS.Clone()
+	if cfg == nil {
+		cfg = &tls.Config{}
+	}
+	if cfg.ServerName == "" {
+		cfg.ServerName = e.Host
+	}
+	cfg.MinVersion = tls.VersionTLS13
+	conn := tls.Client(raw, cfg)
+	if err := conn.HandshakeContext(ctx); err != nil {
+		raw.Close()
+		return nil, err
+	}
+	return conn, nil
+}
+
+// dialHybrid speaks the handshake of Firecracker's and Cloud Hypervisor's
+// vsock socket: "CONNECT PORT\n" is answered "OK N\n". The answer is read
+// byte by byte, because the guest's own bytes may follow it at once.
+func dialHybrid(ctx context.Context, e Endpoint) (net.Conn, error) {
+	conn, err := new(net.Dialer).DialContext(ctx, "unix", e.Path)
+	if err != nil {
+		return nil, err
+	}
+	deadline := time.Now().Add(hybridTimeout)
+	if d, ok := ctx.Deadline(); ok && d.Before(deadline) {
+		deadline = d
+	}
+	conn.SetDeadline(deadline)
+	stop := context.AfterFunc(ctx, func() { conn.SetDeadline(time.Unix(1, 0)) })
+	err = hybridHandshake(conn, e.Port)
+	if !stop() && err == nil {
+		err = ctx.Err()
+	}
+	if err != nil {
+		conn.Close()
+		return nil, fmt.Errorf("dial %s: %w", e, err)
+	}
+	conn.SetDeadline(time.Time{})
+	return conn, nil
+}
+
+func hybridHandshake(conn net.Conn, port uint32) error {
+	if _, err := fmt.Fprintf(conn, "CONNECT %d\n", port); err != nil {
+		return err
+	}
+	line, err := readLine(conn, 32)
+	if err != nil {
+		return fmt.Errorf("no answer to CONNECT: %w", err)
+	}
+	n, ok := strings.CutPrefix(line, "OK ")
+	if !ok {
+		return fmt.Errorf("refused CONNECT: %q", line)
+	}
+	if _, err := strconv.ParseUint(n, 10, 32); err != nil {
+		return fmt.Errorf("bad answer to CONNECT: %q", line)
+	}
+	return nil
+}
+
+// readLine reads up to and without '\n', one byte at a time and at most limit.
+func readLine(conn net.Conn, limit int) (string, error) {
+	line := make([]byte, 0, limit)
+	var b [1]byte
+	for len(line) < limit {
+		n, err := conn.Read(b[:])
+		if n == 1 {
+			if b[0] == '\n' {
+				return string(line), nil
+			}
+			line = append(line, b[0])
+			continue
+		}
+		if err != nil {
+			return "", err
+		}
+	}
+	return "", fmt.Errorf("line of more than %d bytes", limit)
+}
+
+// Listen listens on an endpoint. A Unix socket is made with mode 0600; one
+// left behind by a process that is gone is replaced. allowCID, on vsock,
+// decides which guests are accepted; nil accepts none.
+func Listen(e Endpoint, cfg *tls.Config, allowCID func(uint32) bool) (net.Listener, error) {
+	switch e.Scheme {
+	case SchemeTCP:
+		return listenTCP(e)
+	case SchemeTLS:
+		if cfg == nil {
+			return nil, fmt.Errorf("listen %s: no certificate", e)
+		}
+		ln, err := listenTCP(e)
+		if err != nil {
+			return nil, err
+		}
+		return tls.NewListener(ln, cfg), nil
+	case SchemeUnix:
+		return listenUnix(e.Path)
+	case SchemeVsock:
+		return listenVsock(e, allowCID)
+	}
+	return nil, fmt.Errorf("listen %s: not an endpoint to listen on", e)
+}
+
+func listenTCP(e Endpoint) (net.Listener, error) {
+	lc := net.ListenConfig{KeepAliveConfig: keepAlive()}
+	return lc.Listen(context.Background(), "tcp", net.JoinHostPort(e.Host, strconv.Itoa(int(e.Port))))
+}
+
+func listenUnix(path string) (net.Listener, error) {
+	if info, err := os.Lstat(path); err == nil && info.Mode().Type() == os.ModeSocket {
+		if conn, err := net.Dial("unix", path); err == nil {
+			conn.Close()
+			return nil, fmt.Errorf("listen unix %s: in use by a living process", path)
+		}
+		if err := os.Remove(path); err != nil {
+			return nil, err
+		}
+	}
+	ln, err := net.Listen("unix", path)
+	if err != nil {
+		return nil, err
+	}
+	if err := os.Chmod(path, 0o600); err != nil {
+		ln.Close()
+		return nil, err
+	}
+	return ln, nil
+}
+
+func listenVsock(e Endpoint, allow func(uint32) bool) (net.Listener, error) {
+	var ln net.Listener
+	var err error
+	if e.CID == AnyCID {
+		ln, err = vsock.ListenContextID(uint32(0xffffffff), e.Port, nil)
+	} else {
+		ln, err = vsock.ListenContextID(e.CID, e.Port, nil)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &cidListener{Listener: ln, allow: allow}, nil
+}
+
+// cidListener accepts only the guests that it was told of.
+type cidListener struct {
+	net.Listener
+	allow func(uint32) bool
+}
+
+func (l *cidListener) Accept() (net.Conn, error) {
+	for {
+		conn, err := l.Listener.Accept()
+		if err != nil {
+			return nil, err
+		}
+		if addr, ok := conn.RemoteAddr().(*vsock.Addr); ok && l.allow != nil && l.allow(addr.ContextID) {
+			return conn, nil
+		}
+		conn.Close()
+	}
+}

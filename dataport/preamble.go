@@ -1,0 +1,171 @@
+package dataport
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"time"
+
+	"github.com/controld/controld/sandbox"
+)
+
+// The preamble of a data connection: magic, token, newline.
+const (
+	magicData       = "CTRLD1 "
+	magicDescriptor = "CTRLF1 "
+	tokenLength     = 43
+	preambleLength  = len(magicData) + tokenLength + 1
+)
+
+// Handler owns a data connection after its token was taken and OK was said.
+// It closes the connection before it returns.
+type Handler interface {
+	ServeData(ctx context.Context, conn net.Conn)
+}
+
+// Claim takes a token, once. The kind of its error is said to the client.
+type Claim func(token string) (Handler, error)
+
+// Serve reads the preamble of conn within timeout, claims its token and hands
+// the connection to the transfer's handler. It returns when the connection is
+// closed. conn must yield the preamble's first byte.
+func Serve(ctx context.Context, conn net.Conn, timeout time.Duration, claim Claim) {
+	conn.SetDeadline(time.Now().Add(timeout))
+	magic, token, err := readPreamble(conn)
+	if err != nil {
+		conn.Close()
+		return
+	}
+	if magic == magicDescriptor {
+		refuse(conn, sandbox.KindUnsupported)
+		return
+	}
+	handler, err := claim(token)
+	if err != nil {
+		refuse(conn, wireKind(err))
+		return
+	}
+	if _, err := io.WriteString(conn, "OK\n"); err != nil {
+		// The handler finds the dead connection and records it.
+		conn.SetDeadline(time.Unix(1, 0))
+	} else {
+		conn.SetDeadline(time.Time{})
+	}
+	handler.ServeData(ctx, conn)
+}
+
+// readPreamble reads exactly one preamble; what follows it is payload.
+func readPreamble(conn net.Conn) (magic, token string, err error) {
+	var buf [preambleLength]byte
+	if _, err := io.ReadFull(conn, buf[:]); err != nil {
+		return "", "", err
+	}
+	return ParsePreamble(buf[:])
+}
+
+// ParsePreamble checks the 51 bytes of a preamble and returns its magic
+// ("CTRLD1 " or "CTRLF1 ") and token.
+func ParsePreamble(buf []byte) (magic, token string, err error) {
+	if len(buf) != preambleLength || buf[preambleLength-1] != '\n' {
+		return "", "", errors.New("malformed preamble")
+	}
+	magic = string(buf[:len(magicData)])
+	if magic != magicData && magic != magicDescriptor {
+		return "", "", errors.New("malformed preamble")
+	}
+	token = string(buf[len(magicData) : preambleLength-1])
+	for i := range len(token) {
+		if !isBase64URL(token[i]) {
+			return "", "", errors.New("malformed preamble")
+		}
+	}
+	return magic, token, nil
+}
+
+func isBase64URL(c byte) bool {
+	return c >= 'A' && c <= 'Z' || c >= 'a' && c <= 'z' || c >= '0' && c <= '9' || c == '-' || c == '_'
+}
+
+// wireKind limits what a stranger is told to the three kinds of the protocol.
+func wireKind(err error) sandbox.Kind {
+	switch k := sandbox.KindOf(err); k {
+	case sandbox.KindResourceExhausted, sandbox.KindUnavailable:
+		return k
+	}
+	return sandbox.KindTokenInvalid
+}
+
+func refuse(conn net.Conn, kind sandbox.Kind) {
+	fmt.Fprintf(conn, "ERR %s\n", kind)
+	CloseLinger(conn)
+}
+
+// Open dials the endpoints in order, presents the token and returns the
+// connection once the server said OK. A refusal is an error of the kind that
+// the server named; a connection that cannot be made is
+// [sandbox.KindUnavailable]. ctx bounds the opening alone.
+func Open(ctx context.Context, token string, dials []func(context.Context) (net.Conn, error)) (net.Conn, error) {
+	var first error
+	for _, dial := range dials {
+		conn, err := dial(ctx)
+		if err == nil {
+			return present(ctx, conn, token)
+		}
+		if first == nil {
+			first = err
+		}
+	}
+	if ctx.Err() != nil {
+		return nil, sandbox.Cancelled(ctx, "open data connection", "")
+	}
+	if first == nil {
+		first = errors.New("no endpoint")
+	}
+	return nil, &sandbox.Error{Kind: sandbox.KindUnavailable, Op: "open data connection", Outcome: sandbox.OutcomeNone,
+		Reason: "unreachable", Message: first.Error(), Err: first}
+}
+
+func present(ctx context.Context, conn net.Conn, token string) (net.Conn, error) {
+	stop := context.AfterFunc(ctx, func() { conn.SetDeadline(time.Unix(1, 0)) })
+	_, err := io.WriteString(conn, magicData+token+"\n")
+	if err == nil {
+		err = readWelcome(conn)
+	}
+	if !stop() {
+		conn.Close()
+		return nil, sandbox.Cancelled(ctx, "open data connection", "")
+	}
+	if err != nil {
+		conn.Close()
+		var e *sandbox.Error
+		if errors.As(err, &e) {
+			return nil, err
+		}
+		return nil, &sandbox.Error{Kind: sandbox.KindConnectionLost, Op: "open data connection", Outcome: sandbox.OutcomeNone,
+			Message: err.Error(), Err: err}
+	}
+	return conn, nil
+}
+
+// readWelcome reads "OK\n" or "ERR KIND\n" and not a byte more.
+func readWelcome(conn net.Conn) error {
+	var head [3]byte
+	if _, err := io.ReadFull(conn, head[:]); err != nil {
+		return err
+	}
+	if string(head[:]) == "OK\n" {
+		return nil
+	}
+	rest, err := readLine(conn, 64)
+	if err != nil {
+		return err
+	}
+	kind, ok := strings.CutPrefix(string(head[:])+rest, "ERR ")
+	if !ok {
+		return errors.New("the data port does not speak this protocol")
+	}
+	return &sandbox.Error{Kind: sandbox.Kind(kind), Op: "open data connection", Outcome: sandbox.OutcomeNone}
+}

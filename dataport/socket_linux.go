@@ -1,0 +1,65 @@
+package dataport
+
+import (
+	"net"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// unacknowledged returns how many bytes the peer's kernel has not
+// acknowledged yet (SIOCOUTQ, see tcp(7)); false where the transport does not
+// tell.
+func unacknowledged(conn net.Conn) (n int, known bool) {
+	control(conn, func(fd int) {
+		v, err := unix.IoctlGetInt(fd, unix.SIOCOUTQ)
+		n, known = v, err == nil
+	})
+	return n, known
+}
+
+// peekNow tells whether a byte can be read without waiting; false, false
+// where the connection has no descriptor.
+func peekNow(conn net.Conn) (waits, known bool) {
+	if !spliceable(conn) {
+		return false, false
+	}
+	control(conn, func(fd int) {
+		var b [1]byte
+		n, _, err := unix.Recvfrom(fd, b[:], unix.MSG_PEEK|unix.MSG_DONTWAIT)
+		waits, known = err == nil && n > 0, true
+	})
+	return waits, known
+}
+
+// peerDead tells whether sent bytes have gone unacknowledged for the time in
+// which dead peers must be noticed. TCP_USER_TIMEOUT would do that as well,
+// but it also kills a peer that lives and merely does not read (a zero
+// window), which may take the whole stall time.
+func peerDead(conn net.Conn) (dead bool) {
+	if _, ok := conn.(*net.TCPConn); !ok {
+		return false
+	}
+	control(conn, func(fd int) {
+		info, err := unix.GetsockoptTCPInfo(fd, unix.IPPROTO_TCP, unix.TCP_INFO)
+		if err != nil {
+			return
+		}
+		silent := int64(info.Last_ack_recv) >= (deadPeerTimeout - maxTick).Milliseconds()
+		dead = silent && (info.Unacked > 0 && info.Retransmits > 0 || info.Probes > 4)
+	})
+	return dead
+}
+
+// control runs f on the descriptor of a connection that has one.
+func control(conn net.Conn, f func(fd int)) {
+	sc, ok := conn.(syscall.Conn)
+	if !ok {
+		return
+	}
+	raw, err := sc.SyscallConn()
+	if err != nil {
+		return
+	}
+	raw.Control(func(fd uintptr) { f(int(fd)) })
+}

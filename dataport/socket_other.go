@@ -1,0 +1,32 @@
+//go:build !linux
+
+package dataport
+
+import (
+	"net"
+	"syscall"
+)
+
+// unacknowledged is not to be had on this system: a sender waits for its peer.
+func unacknowledged(net.Conn) (int, bool) { return 0, false }
+
+// peekNow tells whether a byte can be read without waiting.
+func peekNow(conn net.Conn) (waits, known bool) {
+	sc, ok := conn.(syscall.Conn)
+	if !ok || !spliceable(conn) {
+		return false, false
+	}
+	raw, err := sc.SyscallConn()
+	if err != nil {
+		return false, false
+	}
+	raw.Control(func(fd uintptr) {
+		var b [1]byte
+		n, _, err := syscall.Recvfrom(int(fd), b[:], syscall.MSG_PEEK|syscall.MSG_DONTWAIT)
+		waits, known = err == nil && n > 0, true
+	})
+	return waits, known
+}
+
+// peerDead leaves it to keepalive.
+func peerDead(net.Conn) bool { return false }
