@@ -16,8 +16,9 @@ const (
 // closeWriter is a connection that can end its sending side alone.
 type closeWriter interface{ CloseWrite() error }
 
-// shutdownWrite ends the sending side. Streams of yamux know it as Close.
-func shutdownWrite(conn net.Conn) {
+// CloseWrite ends the sending side of conn where its transport can. Streams of
+// yamux know it as Close.
+func CloseWrite(conn net.Conn) {
 	if cw, ok := conn.(closeWriter); ok {
 		cw.CloseWrite()
 		return
@@ -34,7 +35,7 @@ type halfCloser interface{ StreamID() uint32 }
 // CloseLinger closes conn after a last answer: it shuts the sending side
 // down, reads and drops up to 1 MiB or 1 s, then closes.
 func CloseLinger(conn net.Conn) {
-	shutdownWrite(conn)
+	CloseWrite(conn)
 	conn.SetReadDeadline(time.Now().Add(lingerTime))
 	buf := bufferPool.Get().(*[]byte)
 	io.CopyBuffer(io.Discard, onlyReader{io.LimitReader(conn, lingerBytes)}, *buf)
@@ -61,7 +62,7 @@ const closeGrace = 5 * time.Second
 // sends is dropped.
 func CloseSent(conn net.Conn, stall time.Duration) {
 	conn.SetDeadline(time.Time{})
-	shutdownWrite(conn)
+	CloseWrite(conn)
 	buf := bufferPool.Get().(*[]byte)
 	defer bufferPool.Put(buf)
 	defer conn.Close()

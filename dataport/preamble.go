@@ -29,11 +29,11 @@ type Handler interface {
 // Claim takes a token, once. The kind of its error is said to the client.
 type Claim func(token string) (Handler, error)
 
-// Serve reads the preamble of conn within timeout, claims its token and hands
-// the connection to the transfer's handler. It returns when the connection is
-// closed. conn must yield the preamble's first byte.
-func Serve(ctx context.Context, conn net.Conn, timeout time.Duration, claim Claim) {
-	conn.SetDeadline(time.Now().Add(timeout))
+// Serve reads the preamble of conn, claims its token and hands the connection
+// to the transfer's handler. It returns when the connection is closed. conn
+// must yield the preamble's first byte; the caller has set the deadline for
+// the whole of it, which ends with the preamble.
+func Serve(ctx context.Context, conn net.Conn, claim Claim) {
 	magic, token, err := readPreamble(conn)
 	if err != nil {
 		conn.Close()

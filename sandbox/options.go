@@ -93,4 +93,7 @@ type ExecOptions struct {
 	MaxOutputBytes Optional[int64]
 	// KillGrace lies between TERM and KILL; 0.1 s where absent.
 	KillGrace Optional[time.Duration]
+	// Grow, where set, is asked before n more bytes of output are kept; when
+	// it says no they are counted as omitted instead. It never travels.
+	Grow func(n int) bool
 }

@@ -35,14 +35,10 @@ func (p *Place) mkdir(rel string) error {
 	return fixMode(dir, name)
 }
 
-// fixMode gives a new directory the bits that a umask took from it.
+// fixMode gives a new directory the bits that a umask took from it. It acts on
+// the directory that it opened, whatever the name leads to by now.
 func fixMode(dir int, name string) error {
-	fd, err := unix.Openat(dir, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
-	if err == syscall.EACCES {
-		// A umask that takes the owner's own bits: without them it cannot
-		// be opened, but by name it is still the one just made.
-		return unix.Fchmodat(dir, name, dirMode, 0)
-	}
+	fd, err := openPath(dir, name, unix.O_NOFOLLOW|unix.O_DIRECTORY)
 	if err != nil {
 		return nil // moved or removed already: somebody else's business
 	}
@@ -51,7 +47,7 @@ func fixMode(dir int, name string) error {
 	if err := unix.Fstat(fd, &st); err != nil || st.Mode&0o777 == dirMode {
 		return err
 	}
-	return unix.Fchmod(fd, st.Mode&0o2000|dirMode)
+	return unix.Chmod(procPath(fd), st.Mode&0o2000|dirMode)
 }
 
 // MkdirAll makes the path and its missing parents. An existing directory is

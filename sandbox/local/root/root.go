@@ -4,6 +4,7 @@ package root
 
 import (
 	"errors"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -322,6 +323,18 @@ func readlinkat(dir int, name string) (string, error) {
 func magic(text string) bool {
 	return text[0] == '/' || strings.ContainsAny(text, ":( ")
 }
+
+// Reopen opens what an O_PATH descriptor stands for with other flags.
+func Reopen(fd, flags int) (int, error) {
+	for {
+		n, err := unix.Open(procPath(fd), flags|unix.O_CLOEXEC, 0)
+		if err != syscall.EINTR {
+			return n, err
+		}
+	}
+}
+
+func procPath(fd int) string { return "/proc/self/fd/" + strconv.Itoa(fd) }
 
 // openPath is openat(2) with O_PATH.
 func openPath(dir int, path string, flags int) (int, error) {

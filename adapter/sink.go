@@ -1,0 +1,149 @@
+package adapter
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"sync"
+	"syscall"
+
+	"github.com/controld/controld/dataport"
+	"github.com/controld/controld/rpc"
+	"github.com/controld/controld/sandbox"
+)
+
+// sink is a write transfer on its data connection.
+type sink struct {
+	s       *Sandbox
+	l       *link
+	id      string
+	conn    net.Conn
+	ctx     context.Context
+	detach  func() bool
+	verdict *verdict
+
+	mu    sync.Mutex
+	ended bool // by Commit or Abort
+}
+
+// OpenWrite implements [sandbox.Backend].
+func (s *Sandbox) OpenWrite(ctx context.Context, path string, opts sandbox.WriteOptions) (sandbox.Sink, error) {
+	k, err := s.openWrite(ctx, path, opts)
+	if err != nil {
+		return nil, at(err, rpc.MethodWriteFileStream, path)
+	}
+	return k, nil
+}
+
+func (s *Sandbox) openWrite(ctx context.Context, path string, opts sandbox.WriteOptions) (*sink, error) {
+	l, err := s.link(ctx)
+	if err != nil {
+		return nil, err
+	}
+	t, err := l.rpc.WriteFileStream(ctx, path, opts)
+	if err != nil {
+		return nil, err
+	}
+	conn, err := s.open(ctx, l, &t)
+	if err != nil {
+		l.drop(t.ID)
+		return nil, err
+	}
+	k := &sink{s: s, l: l, id: t.ID, conn: conn, ctx: ctx}
+	k.verdict = l.watch(t.ID, func(v *verdict) {
+		if v.err != nil {
+			conn.Close() // a writer that is blocked on it learns of it
+		}
+	})
+	k.detach = context.AfterFunc(ctx, func() { k.Abort(sandbox.Cancelled(ctx, rpc.MethodWriteFileStream, "")) })
+	return k, nil
+}
+
+// Writer implements [sandbox.Sink].
+func (k *sink) Writer() io.Writer { return k.conn }
+
+// Commit implements [sandbox.Sink].
+func (k *sink) Commit(ctx context.Context, c sandbox.Commit) (sandbox.WriteInfo, error) {
+	if err := k.end(); err != nil {
+		return sandbox.WriteInfo{}, err
+	}
+	defer k.conn.Close()
+	if k.s.control.Scheme != dataport.SchemeHybridVsock {
+		dataport.CloseWrite(k.conn)
+	}
+	r, err := k.l.rpc.TransferCommit(ctx, k.id, c)
+	if sandbox.KindOf(err) == sandbox.KindConnectionLost {
+		r, err = k.ask(ctx, err)
+	}
+	if err != nil {
+		return sandbox.WriteInfo{}, err
+	}
+	return sandbox.WriteInfo{Bytes: r.Bytes, ETag: r.ETag, Atomic: true}, nil
+}
+
+// end marks the sink as ended, once.
+func (k *sink) end() error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.ended {
+		if k.ctx.Err() != nil {
+			return sandbox.Cancelled(k.ctx, rpc.MethodWriteFileStream, "")
+		}
+		return &sandbox.Error{Kind: sandbox.KindConflict, Op: "transfer_commit", Message: "the write has ended"}
+	}
+	k.ended = true
+	k.detach()
+	return nil
+}
+
+// ask reconnects after the connection died under a commit and asks what
+// became of it: the server keeps outcomes for a while.
+func (k *sink) ask(ctx context.Context, lost error) (rpc.VerdictResult, error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	l, err := k.s.link(ctx)
+	if err != nil {
+		return rpc.VerdictResult{}, lost
+	}
+	r, err := l.rpc.TransferResult(ctx, k.id)
+	switch sandbox.KindOf(err) {
+	case sandbox.KindNotFound, sandbox.KindConnectionLost, sandbox.KindCancelled, sandbox.KindOutcomeUnknown:
+		return rpc.VerdictResult{}, lost
+	}
+	return r, err
+}
+
+// Abort implements [sandbox.Sink].
+func (k *sink) Abort(cause error) error {
+	if k.end() != nil {
+		return reason(cause)
+	}
+	defer k.conn.Close()
+	if broken(cause) && k.verdict.within(patience) && k.verdict.err != nil {
+		return k.verdict.err
+	}
+	k.conn.Close()
+	k.l.drop(k.id)
+	return reason(cause)
+}
+
+// reason returns an abort's cause as a typed error.
+func reason(cause error) error {
+	if cause == nil {
+		return &sandbox.Error{Kind: sandbox.KindAborted, Op: rpc.MethodWriteFileStream, Outcome: sandbox.OutcomeNone}
+	}
+	return sandbox.AsError(rpc.MethodWriteFileStream, "", cause)
+}
+
+// broken tells whether err is that of the data connection, so that the server
+// knows better what happened.
+func broken(err error) bool {
+	for _, target := range []error{syscall.EPIPE, syscall.ECONNRESET, net.ErrClosed, io.ErrClosedPipe} {
+		if errors.Is(err, target) {
+			return true
+		}
+	}
+	var ne net.Error
+	return errors.As(err, &ne)
+}

@@ -1,0 +1,266 @@
+package adapter
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/controld/controld/rpc"
+	"github.com/controld/controld/sandbox"
+)
+
+// patience is how long a stream that broke waits for the server's word why.
+const patience = 5 * time.Second
+
+// verdict is the answer to a transfer_result that is outstanding while bytes
+// flow.
+type verdict struct {
+	done   chan struct{}
+	result rpc.VerdictResult
+	err    error
+}
+
+// watch asks for the outcome of a transfer and calls then with it. The
+// goroutine belongs to the link, which waits for it.
+func (l *link) watch(id string, then func(*verdict)) *verdict {
+	v := &verdict{done: make(chan struct{})}
+	l.streams.Add(1)
+	go func() {
+		defer l.streams.Done()
+		v.result, v.err = l.rpc.TransferResult(context.Background(), id)
+		close(v.done)
+		then(v)
+	}()
+	return v
+}
+
+// within waits for the verdict, but no longer than d.
+func (v *verdict) within(d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-v.done:
+		return true
+	case <-timer.C:
+		return false
+	}
+}
+
+// source is a read transfer on its data connection.
+type source struct {
+	conn         net.Conn
+	reader       io.Reader
+	size, length sandbox.Optional[int64]
+	etag         string
+	verdict      *verdict
+	detach       func() bool
+	ctx          context.Context
+	closeOnce    sync.Once
+}
+
+// OpenRead implements [sandbox.Backend].
+func (s *Sandbox) OpenRead(ctx context.Context, path string, opts sandbox.ReadOptions) (sandbox.Source, error) {
+	if opts.InlineMax.Known && !opts.Digest && opts.IfMatch == "" {
+		return s.openInline(ctx, path, opts)
+	}
+	l, err := s.link(ctx)
+	if err != nil {
+		return nil, at(err, rpc.MethodReadFileStream, path)
+	}
+	r, err := l.rpc.ReadFileStream(ctx, path, opts)
+	if err != nil {
+		return nil, err
+	}
+	src, err := s.claimRead(ctx, l, &r.Transfer, r.Size, r.Length, r.ETag)
+	if err != nil {
+		return nil, at(err, rpc.MethodReadFileStream, path)
+	}
+	return src, nil
+}
+
+// openInline saves the transfer where the content is short.
+func (s *Sandbox) openInline(ctx context.Context, path string, opts sandbox.ReadOptions) (sandbox.Source, error) {
+	l, err := s.link(ctx)
+	if err != nil {
+		return nil, at(err, rpc.MethodReadFile, path)
+	}
+	r, err := l.rpc.ReadFile(ctx, path, opts)
+	if err != nil {
+		return nil, err
+	}
+	if r.Transfer == nil {
+		return &memory{content: r.File}, nil
+	}
+	src, err := s.claimRead(ctx, l, r.Transfer, sandbox.Some(r.File.Size), sandbox.Some(r.Length), r.File.ETag)
+	if err != nil {
+		return nil, at(err, rpc.MethodReadFile, path)
+	}
+	return src, nil
+}
+
+// claimRead opens the data connection of a minted read.
+func (s *Sandbox) claimRead(ctx context.Context, l *link, t *rpc.Transfer, size, length sandbox.Optional[int64], etag string) (*source, error) {
+	conn, err := s.open(ctx, l, t)
+	if err != nil {
+		l.drop(t.ID)
+		return nil, err
+	}
+	src := &source{conn: conn, reader: conn, size: size, length: length, etag: etag, ctx: ctx}
+	counted := &countedReader{conn: conn}
+	if !length.Known {
+		src.reader = counted
+	}
+	src.verdict = l.watch(t.ID, func(v *verdict) {
+		if v.err != nil {
+			conn.Close()
+		} else if !length.Known {
+			counted.end(v.result.Bytes)
+		}
+	})
+	src.detach = context.AfterFunc(ctx, func() { conn.Close() })
+	return src, nil
+}
+
+// drop aborts a transfer that will not be claimed.
+func (l *link) drop(id string) {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	l.rpc.TransferAbort(ctx, id)
+}
+
+// Size implements [sandbox.Source].
+func (s *source) Size() (int64, bool) { return s.size.Value, s.size.Known }
+
+// Length implements [sandbox.Source].
+func (s *source) Length() (int64, bool) { return s.length.Value, s.length.Known }
+
+// ETag implements [sandbox.Source].
+func (s *source) ETag() string { return s.etag }
+
+// Reader implements [sandbox.Source].
+func (s *source) Reader() io.Reader { return s.reader }
+
+// Finish implements [sandbox.Source]: the verdict is the server's, and the
+// count must be ours as well.
+func (s *source) Finish(sent int64) (sandbox.ReadVerdict, error) {
+	whole := !s.length.Known || sent == s.length.Value
+	if !whole {
+		s.conn.Close() // so that a server that waits for us learns of it
+	}
+	if !s.verdict.within(patience) {
+		return sandbox.ReadVerdict{}, s.unjudged(sent)
+	}
+	if s.ctx.Err() != nil && s.verdict.err != nil {
+		return sandbox.ReadVerdict{}, sandbox.Cancelled(s.ctx, rpc.MethodReadFileStream, "")
+	}
+	if s.verdict.err != nil {
+		return sandbox.ReadVerdict{}, s.verdict.err
+	}
+	if got := s.verdict.result; got.Bytes != sent {
+		return sandbox.ReadVerdict{}, &sandbox.Error{Kind: sandbox.KindTruncated, Op: rpc.MethodReadFileStream,
+			Bytes: sandbox.Some(sent), Expected: sandbox.Some(got.Bytes)}
+	}
+	s.Close()
+	return s.verdict.result.Verdict, nil
+}
+
+func (s *source) unjudged(sent int64) error {
+	if s.ctx.Err() != nil {
+		return sandbox.Cancelled(s.ctx, rpc.MethodReadFileStream, "")
+	}
+	return &sandbox.Error{Kind: sandbox.KindOutcomeUnknown, Op: rpc.MethodReadFileStream, Outcome: sandbox.OutcomeUnknown,
+		Message: "the server does not say whether the bytes are complete", Bytes: sandbox.Some(sent)}
+}
+
+// Close implements [sandbox.Source].
+func (s *source) Close() error {
+	s.closeOnce.Do(func() {
+		s.detach()
+		s.conn.Close()
+	})
+	return nil
+}
+
+// countedReader ends where the verdict says that the bytes end: an end of
+// file on the wire is not needed, and alone it is no end.
+type countedReader struct {
+	conn net.Conn
+
+	mu    sync.Mutex
+	read  int64
+	total sandbox.Optional[int64]
+}
+
+// end names the count and wakes a Read that waits for more.
+func (c *countedReader) end(total int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.total = sandbox.Some(total)
+	c.conn.SetReadDeadline(time.Unix(1, 0))
+}
+
+// left returns how many bytes are to come, once that is known.
+func (c *countedReader) left() sandbox.Optional[int64] {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.total.Known {
+		return c.total
+	}
+	c.conn.SetReadDeadline(time.Time{})
+	return sandbox.Some(c.total.Value - c.read)
+}
+
+// Read implements io.Reader.
+func (c *countedReader) Read(p []byte) (int, error) {
+	for {
+		left := c.left()
+		if left.Known {
+			if left.Value <= 0 {
+				return 0, io.EOF
+			}
+			p = p[:min(int64(len(p)), left.Value)]
+		}
+		n, err := c.conn.Read(p)
+		c.mu.Lock()
+		c.read += int64(n)
+		c.mu.Unlock()
+		if n == 0 && errors.Is(err, os.ErrDeadlineExceeded) {
+			continue
+		}
+		return n, err
+	}
+}
+
+// memory is a source whose content came with the answer.
+type memory struct {
+	content sandbox.FileContent
+	reader  *bytes.Reader
+}
+
+// Size implements [sandbox.Source].
+func (m *memory) Size() (int64, bool) { return m.content.Size, true }
+
+// Length implements [sandbox.Source].
+func (m *memory) Length() (int64, bool) { return int64(len(m.content.Data)), true }
+
+// ETag implements [sandbox.Source].
+func (m *memory) ETag() string { return m.content.ETag }
+
+// Reader implements [sandbox.Source].
+func (m *memory) Reader() io.Reader {
+	if m.reader == nil {
+		m.reader = bytes.NewReader(m.content.Data)
+	}
+	return m.reader
+}
+
+// Finish implements [sandbox.Source].
+func (m *memory) Finish(int64) (sandbox.ReadVerdict, error) { return sandbox.ReadVerdict{}, nil }
+
+// Close implements [sandbox.Source].
+func (m *memory) Close() error { return nil }

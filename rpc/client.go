@@ -1,0 +1,312 @@
+package rpc
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/sourcegraph/jsonrpc2"
+
+	"github.com/controld/controld/sandbox"
+)
+
+// ConnOptions tune a [Conn]. Zero fields take the protocol's defaults.
+type ConnOptions struct {
+	// MaxMessageBytes bounds lines in both directions (32 MiB) until a hello
+	// names the server's own limit.
+	MaxMessageBytes int64
+	// WriteTimeout drops a server that accepts no byte for so long (30 s).
+	WriteTimeout time.Duration
+	// PingInterval is how long the connection may be silent before a ping
+	// (20 s), PingTimeout how long the ping may go unanswered (20 s).
+	PingInterval, PingTimeout time.Duration
+	// CancelTimeout is how long a cancelled call waits for the server's word
+	// (5 s).
+	CancelTimeout time.Duration
+}
+
+func (o *ConnOptions) fill() {
+	d := sandbox.DefaultLimits()
+	fill(&o.MaxMessageBytes, d.MaxMessageBytes)
+	fill(&o.WriteTimeout, d.WriteTimeout)
+	fill(&o.PingInterval, 20*time.Second)
+	fill(&o.PingTimeout, 20*time.Second)
+	fill(&o.CancelTimeout, 5*time.Second)
+}
+
+func fill[T int64 | time.Duration](v *T, otherwise T) {
+	if *v <= 0 {
+		*v = otherwise
+	}
+}
+
+// Conn is the client's half of a control connection. Its methods may be used
+// by many goroutines at once. It never reconnects and never sends twice.
+type Conn struct {
+	conn io.ReadWriteCloser
+	w    *Writer
+	opts ConnOptions
+	most atomic.Int64 // bytes a message, either way
+
+	lastRead atomic.Int64 // in Unix nanoseconds
+	ping     pinger
+
+	mu      sync.Mutex
+	pending map[uint64]*call
+	lastID  uint64
+	err     error // why the connection ended
+
+	done chan struct{} // closed when nothing of the connection is left
+}
+
+var _ jsonrpc2.JSONRPC2 = (*Conn)(nil)
+
+// call is one request in flight.
+type call struct {
+	result Result
+	msg    *Message
+	err    error
+	done   chan struct{} // receives one value
+}
+
+// NewConn speaks on conn, which it owns from now on: a net.Conn or anything
+// like it whose Close ends a blocked Read. The caller closes the Conn.
+func NewConn(conn io.ReadWriteCloser, opts ConnOptions) *Conn {
+	opts.fill()
+	c := &Conn{
+		conn:    conn,
+		opts:    opts,
+		pending: make(map[uint64]*call),
+		done:    make(chan struct{}),
+	}
+	c.most.Store(opts.MaxMessageBytes)
+	c.lastRead.Store(time.Now().UnixNano())
+	c.w = NewWriter(deadliner(conn), opts.WriteTimeout, func(err error) { c.shut(err) })
+	c.ping.start(c)
+	go c.read()
+	return c
+}
+
+// deadliner returns conn as a writer with deadlines, which do nothing where
+// it has none.
+func deadliner(conn io.Writer) writeConn {
+	if wc, ok := conn.(writeConn); ok {
+		return wc
+	}
+	return noDeadline{conn}
+}
+
+type noDeadline struct{ io.Writer }
+
+func (noDeadline) SetWriteDeadline(time.Time) error { return nil }
+
+// Call implements jsonrpc2.JSONRPC2. Params and result may be types of this
+// package, which are coded in one pass, or anything that encoding/json takes;
+// a nil result is dropped. Options are ignored. Errors are of type
+// *sandbox.Error. When ctx ends the server is told, and the call waits for
+// its word for CancelTimeout; then the error is of kind outcome_unknown.
+func (c *Conn) Call(ctx context.Context, method string, params, result any, _ ...jsonrpc2.CallOption) error {
+	p, err := paramsOf(method, params)
+	if err != nil {
+		return err
+	}
+	switch r := result.(type) {
+	case nil:
+		return c.do(ctx, method, "", p, dropped{})
+	case Result:
+		return c.do(ctx, method, "", p, r)
+	}
+	var raw rawResult
+	if err := c.do(ctx, method, "", p, &raw); err != nil {
+		return err
+	}
+	if err := json.Unmarshal(raw.text, result); err != nil {
+		return sandbox.AsError(method, "", err)
+	}
+	return nil
+}
+
+// Notify implements jsonrpc2.JSONRPC2. The server acts on $/cancelRequest
+// alone.
+func (c *Conn) Notify(ctx context.Context, method string, params any, _ ...jsonrpc2.CallOption) error {
+	p, err := paramsOf(method, params)
+	if err != nil {
+		return err
+	}
+	if ctx.Err() != nil {
+		return sandbox.Cancelled(ctx, method, "")
+	}
+	if err := c.w.Send(newCall(nil, method, p)); err != nil {
+		return c.lost(method, "", true)
+	}
+	return nil
+}
+
+func paramsOf(method string, params any) (Params, error) {
+	switch p := params.(type) {
+	case nil:
+		return nil, nil
+	case Params:
+		return p, nil
+	}
+	text, err := json.Marshal(params)
+	if err != nil {
+		return nil, &sandbox.Error{Kind: sandbox.KindInvalidParams, Op: method, Message: err.Error(), Err: err}
+	}
+	return &rawParams{text}, nil
+}
+
+// dropped takes a result that nobody wants.
+type dropped struct{}
+
+func (dropped) decode(d *decoder) { d.skip() }
+func (dropped) encode(encoder)    {}
+
+// do sends one request and waits for its answer.
+func (c *Conn) do(ctx context.Context, method, path string, p Params, r Result) error {
+	if ctx.Err() != nil {
+		return withOutcome(sandbox.Cancelled(ctx, method, path), sandbox.OutcomeNone)
+	}
+	cl := &call{result: r, done: make(chan struct{}, 1)}
+	id, err := c.submit(cl, method, path, p)
+	if err != nil {
+		return err
+	}
+	defer cl.msg.release()
+	select {
+	case <-cl.done:
+	case <-ctx.Done():
+		if err := c.abandon(ctx, id, cl, method, path); err != nil {
+			return err
+		}
+	}
+	return c.verdict(ctx, cl, method, path)
+}
+
+// submit registers a call and sends it.
+func (c *Conn) submit(cl *call, method, path string, p Params) (uint64, error) {
+	c.mu.Lock()
+	if c.err != nil {
+		c.mu.Unlock()
+		return 0, c.lost(method, path, true)
+	}
+	c.lastID++
+	id := c.lastID
+	c.mu.Unlock()
+
+	var digits [20]byte
+	msg := newCall(strconv.AppendUint(digits[:0], id, 10), method, p)
+	if most := c.most.Load(); msg.Size() > most {
+		msg.release()
+		return 0, &sandbox.Error{Kind: sandbox.KindTooLarge, Op: method, Path: path, Limit: sandbox.Some(most)}
+	}
+	msg.others.Store(1)
+	cl.msg = msg
+	c.mu.Lock()
+	if c.err != nil {
+		c.mu.Unlock()
+		return 0, c.lost(method, path, true)
+	}
+	c.pending[id] = cl
+	c.mu.Unlock()
+	c.w.Send(msg) // an error ends the connection, and the call with it
+	return id, nil
+}
+
+// abandon takes a call back after its context ended, or waits for the
+// server's word. It returns nil when there is an answer.
+func (c *Conn) abandon(ctx context.Context, id uint64, cl *call, method, path string) error {
+	if c.w.remove(cl.msg) && c.forget(id) {
+		return withOutcome(sandbox.Cancelled(ctx, method, path), sandbox.OutcomeNone)
+	}
+	c.w.Send(newCall(nil, MethodCancel, &CancelParams{ID: strconv.AppendUint(nil, id, 10)}))
+	timer := time.NewTimer(c.opts.CancelTimeout)
+	defer timer.Stop()
+	select {
+	case <-cl.done:
+		return nil
+	case <-timer.C:
+	}
+	if !c.forget(id) {
+		<-cl.done // its answer is being decoded
+		return nil
+	}
+	c.w.detach(cl.msg)
+	return &sandbox.Error{
+		Kind: sandbox.KindOutcomeUnknown, Op: method, Path: path, Outcome: sandbox.OutcomeUnknown,
+		Message: "cancelled, and no word from the server", Err: context.Cause(ctx),
+	}
+}
+
+// forget takes a call off the pending ones; false when its answer came first.
+func (c *Conn) forget(id uint64) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	_, ok := c.pending[id]
+	delete(c.pending, id)
+	return ok
+}
+
+// verdict returns the error of a call that was answered.
+func (c *Conn) verdict(ctx context.Context, cl *call, method, path string) error {
+	if cl.err == nil {
+		return nil
+	}
+	var e *sandbox.Error
+	if !errors.As(cl.err, &e) {
+		return c.lost(method, path, errors.Is(cl.err, errUnsent))
+	}
+	if e.Kind == sandbox.KindCancelled && ctx.Err() != nil {
+		e.Err = context.Cause(ctx)
+	}
+	if e.Op == "" {
+		e.Op = method
+	}
+	return e
+}
+
+func withOutcome(e *sandbox.Error, o sandbox.Outcome) *sandbox.Error {
+	e.Outcome = o
+	return e
+}
+
+// What a call in flight is told when the connection ends.
+var (
+	errUnsent = errors.New("rpc: not sent")
+	errLost   = errors.New("rpc: sent, not answered")
+)
+
+// lost returns the error of a call whose connection ended.
+func (c *Conn) lost(method, path string, unsent bool) error {
+	e := &sandbox.Error{Kind: sandbox.KindConnectionLost, Op: method, Path: path, Outcome: sandbox.OutcomeUnknown}
+	if unsent {
+		e.Outcome = sandbox.OutcomeNone
+	}
+	if e.Err = c.Err(); e.Err != nil {
+		e.Message = "connection lost: " + e.Err.Error()
+	}
+	return e
+}
+
+// Close ends the connection and every call in flight, and waits until
+// nothing is left of it. It may be called twice.
+func (c *Conn) Close() error {
+	c.shut(jsonrpc2.ErrClosed)
+	<-c.done
+	return nil
+}
+
+// Done is closed when the connection has ended and every call was told.
+func (c *Conn) Done() <-chan struct{} { return c.done }
+
+// Err is why the connection ended, nil while it lives.
+func (c *Conn) Err() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.err
+}

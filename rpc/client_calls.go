@@ -1,0 +1,140 @@
+package rpc
+
+import (
+	"context"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/controld/controld/sandbox"
+)
+
+// Hello introduces the client. It is the first call; afterwards the server's
+// limits bind. Its errors are those of the protocol: unauthenticated,
+// unsupported with the versions the server speaks, unavailable.
+func (c *Conn) Hello(ctx context.Context, p HelloParams) (HelloResult, error) {
+	var r HelloResult
+	if err := c.do(ctx, MethodHello, "", &p, &r); err != nil {
+		return HelloResult{}, err
+	}
+	if most := r.Info.Limits.MaxMessageBytes; most > 0 {
+		c.most.Store(most)
+	}
+	return r, nil
+}
+
+// Ping asks for a sign of life.
+func (c *Conn) Ping(ctx context.Context) error {
+	return c.do(ctx, MethodPing, "", nil, dropped{})
+}
+
+// ReadFile reads a file into memory. With opts.InlineMax a longer content
+// comes as a transfer instead.
+func (c *Conn) ReadFile(ctx context.Context, path string, opts sandbox.ReadOptions) (ReadResult, error) {
+	var r ReadResult
+	err := c.do(ctx, MethodReadFile, path, &ReadParams{Path: path, Options: opts}, &r)
+	return r, err
+}
+
+// WriteFile replaces a file. content is not kept.
+func (c *Conn) WriteFile(ctx context.Context, path string, content []byte, opts sandbox.WriteOptions) (sandbox.WriteInfo, error) {
+	var r WriteResult
+	err := c.do(ctx, MethodWriteFile, path, &WriteParams{Path: path, Content: content, Options: opts}, &r)
+	return r.Info, err
+}
+
+// Stat describes a path.
+func (c *Conn) Stat(ctx context.Context, path string, opts sandbox.StatOptions) (sandbox.FileStat, error) {
+	var r StatResult
+	err := c.do(ctx, MethodStat, path, &StatParams{Path: path, Options: opts}, &r)
+	return r.Stat, err
+}
+
+// ReadDir lists a directory. A name that is none is of kind internal.
+func (c *Conn) ReadDir(ctx context.Context, path string, opts sandbox.ReadDirOptions) (sandbox.Listing, error) {
+	var r ReadDirResult
+	if err := c.do(ctx, MethodReadDir, path, &ReadDirParams{Path: path, Options: opts}, &r); err != nil {
+		return sandbox.Listing{}, err
+	}
+	if err := CheckNames(path, r.Listing.Names); err != nil {
+		return sandbox.Listing{}, err
+	}
+	return r.Listing, nil
+}
+
+// CheckNames refuses a listing whose names could lead out of its directory:
+// they come from a machine that is not trusted.
+func CheckNames(path string, names []string) error {
+	for _, name := range names {
+		if name == "" || name == "." || name == ".." || strings.ContainsAny(name, "/\x00") {
+			return &sandbox.Error{Kind: sandbox.KindInternal, Op: MethodReadDir, Path: path,
+				Outcome: sandbox.OutcomeNone, Message: "the sandbox named an entry that is no name"}
+		}
+	}
+	return nil
+}
+
+// Exists tells whether a path leads to something.
+func (c *Conn) Exists(ctx context.Context, path string, opts sandbox.ExistsOptions) (bool, error) {
+	var r ExistsResult
+	err := c.do(ctx, MethodExists, path, &ExistsParams{Path: path, Options: opts}, &r)
+	return r.Exists, err
+}
+
+// Mkdir makes a directory.
+func (c *Conn) Mkdir(ctx context.Context, path string, opts sandbox.MkdirOptions) error {
+	return c.do(ctx, MethodMkdir, path, &MkdirParams{Path: path, Options: opts}, dropped{})
+}
+
+// Rm removes a path.
+func (c *Conn) Rm(ctx context.Context, path string, opts sandbox.RmOptions) error {
+	return c.do(ctx, MethodRm, path, &RmParams{Path: path, Options: opts}, dropped{})
+}
+
+// Exec runs a command. A command or an environment that is no UTF-8 cannot
+// travel and is of kind invalid_params.
+func (c *Conn) Exec(ctx context.Context, command string, opts sandbox.ExecOptions) (sandbox.ShellResult, error) {
+	whole := utf8.ValidString(command)
+	for name, value := range opts.Env {
+		whole = whole && utf8.ValidString(name) && utf8.ValidString(value)
+	}
+	if !whole {
+		return sandbox.ShellResult{}, &sandbox.Error{Kind: sandbox.KindInvalidParams, Op: MethodExec,
+			Message: "the command or its environment is no UTF-8"}
+	}
+	var r ExecResult
+	err := c.do(ctx, MethodExec, "", &ExecParams{Command: command, Options: opts}, &r)
+	return r.Shell, err
+}
+
+// ReadFileStream mints a read transfer.
+func (c *Conn) ReadFileStream(ctx context.Context, path string, opts sandbox.ReadOptions) (StreamResult, error) {
+	var r StreamResult
+	err := c.do(ctx, MethodReadFileStream, path, NewReadStreamParams(path, opts), &r)
+	return r, err
+}
+
+// WriteFileStream mints a write transfer.
+func (c *Conn) WriteFileStream(ctx context.Context, path string, opts sandbox.WriteOptions) (Transfer, error) {
+	var r StreamResult
+	err := c.do(ctx, MethodWriteFileStream, path, NewWriteStreamParams(path, opts), &r)
+	return r.Transfer, err
+}
+
+// TransferResult waits for the end of a transfer.
+func (c *Conn) TransferResult(ctx context.Context, id string) (VerdictResult, error) {
+	var r VerdictResult
+	err := c.do(ctx, MethodTransferResult, "", &TransferParams{ID: id}, &r)
+	return r, err
+}
+
+// TransferCommit makes the bytes of a write visible.
+func (c *Conn) TransferCommit(ctx context.Context, id string, commit sandbox.Commit) (VerdictResult, error) {
+	var r VerdictResult
+	err := c.do(ctx, MethodTransferCommit, "", &CommitParams{ID: id, Commit: commit}, &r)
+	return r, err
+}
+
+// TransferAbort drops a transfer.
+func (c *Conn) TransferAbort(ctx context.Context, id string) error {
+	return c.do(ctx, MethodTransferAbort, "", &TransferParams{ID: id}, dropped{})
+}

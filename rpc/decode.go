@@ -1,0 +1,357 @@
+package rpc
+
+import (
+	"bytes"
+	"encoding/base64"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+)
+
+func indexBackslash(b []byte) int {
+	if i := bytes.IndexByte(b, '\\'); i >= 0 {
+		return i
+	}
+	return len(b)
+}
+
+func (t stringToken) bytes() []byte {
+	return appendUnescaped(make([]byte, 0, t.size), t)
+}
+
+func (t stringToken) text() string {
+	if !t.escaped {
+		return string(t.raw)
+	}
+	var b strings.Builder
+	b.Grow(t.size)
+	b.Write(t.bytes())
+	return b.String()
+}
+
+// is compares without allocating.
+func (t stringToken) is(s string) bool {
+	if !t.escaped {
+		return string(t.raw) == s
+	}
+	return t.size == len(s) && string(t.bytes()) == s
+}
+
+// object walks the fields of an object.
+type object struct {
+	fields []string // those that are known
+	// strict makes unknown fields and fields that come twice a fault;
+	// otherwise unknown ones are skipped. Known ones that come twice are a
+	// fault unless lax.
+	strict, lax bool
+	// prefix goes before the names of fields in faults.
+	prefix string
+	seen   uint32
+	begun  bool
+}
+
+// next goes to the next known field and returns its name; the caller then
+// reads its value. It is false at the end and when there is no object.
+func (d *decoder) next(o *object) (string, bool) {
+	for d.broken == "" {
+		if !d.nextName(o) {
+			return "", false
+		}
+		t := d.scanString()
+		if !d.expect(':') {
+			return "", false
+		}
+		if field, ok := d.known(o, t); ok {
+			d.field = field
+			return field, true
+		}
+		d.skip()
+	}
+	return "", false
+}
+
+// nextName stands before a name, or has left the object.
+func (d *decoder) nextName(o *object) bool {
+	c := d.peek()
+	if !o.begun {
+		o.begun = true
+		if c != '{' {
+			d.mismatch("must be an object")
+			d.skip()
+			return false
+		}
+		if !d.enter() {
+			return false
+		}
+		if c = d.peek(); c == '}' {
+			d.leave()
+			return false
+		}
+	} else if c == '}' {
+		d.leave()
+		return false
+	} else if !d.expect(',') {
+		return false
+	}
+	if d.peek() != '"' {
+		d.fail("a name is missing")
+		return false
+	}
+	return true
+}
+
+// known finds a name among the fields.
+func (d *decoder) known(o *object, t stringToken) (string, bool) {
+	if d.broken != "" {
+		return "", false
+	}
+	for i, field := range o.fields {
+		if !t.is(field) {
+			continue
+		}
+		bit := uint32(1) << i
+		if o.seen&bit != 0 && !o.lax {
+			d.mismatchIn(o.prefix+field, "comes twice")
+			return "", false
+		}
+		o.seen |= bit
+		return field, true
+	}
+	if o.strict {
+		d.mismatchIn(o.prefix+shorten(t.text()), "is not known")
+	}
+	return "", false
+}
+
+// shorten bounds what an error repeats of a peer's words.
+func shorten(s string) string {
+	const most = 64
+	if len(s) > most {
+		return strings.ToValidUTF8(s[:most], "") + "..."
+	}
+	return s
+}
+
+// has tells whether a field came.
+func (o *object) has(field string) bool {
+	for i, f := range o.fields {
+		if f == field {
+			return o.seen&(1<<i) != 0
+		}
+	}
+	return false
+}
+
+// require makes a missing field a fault.
+func (d *decoder) require(o *object, field string) {
+	if d.bad == "" && !o.has(field) {
+		d.mismatchIn(field, "is missing")
+	}
+}
+
+// str reads a string.
+func (d *decoder) str() string {
+	if d.peek() != '"' {
+		d.mismatch("must be a string")
+		d.skip()
+		return ""
+	}
+	t := d.scanString()
+	if d.broken != "" {
+		return ""
+	}
+	return t.text()
+}
+
+// boolean reads true or false.
+func (d *decoder) boolean() bool {
+	switch d.peek() {
+	case 't':
+		return d.literal("true")
+	case 'f':
+		d.literal("false")
+	default:
+		d.mismatch("must be true or false")
+		d.skip()
+	}
+	return false
+}
+
+// number reads the text of a number.
+func (d *decoder) number() ([]byte, bool) {
+	if c := d.peek(); c != '-' && (c < '0' || c > '9') {
+		d.mismatch("must be a number")
+		d.skip()
+		return nil, false
+	}
+	raw := d.scanNumber()
+	return raw, raw != nil
+}
+
+// integer reads a whole number from least to most, which is below 2^53.
+func (d *decoder) integer(least, most int64) int64 {
+	raw, ok := d.number()
+	if !ok {
+		return 0
+	}
+	n, err := strconv.ParseInt(string(raw), 10, 64)
+	if err != nil {
+		f, err := strconv.ParseFloat(string(raw), 64)
+		if err != nil || f != math.Trunc(f) || math.Abs(f) >= maxInt {
+			d.mismatch("must be a whole number below 2^53")
+			return 0
+		}
+		n = int64(f)
+	}
+	if n < least || n > most {
+		d.mismatch("must be from " + strconv.FormatInt(least, 10) + " to " + strconv.FormatInt(most, 10))
+		return 0
+	}
+	return n
+}
+
+// size reads a count of bytes.
+func (d *decoder) size() int64 { return d.integer(0, maxInt-1) }
+
+// seconds reads a duration.
+func (d *decoder) seconds(most time.Duration) time.Duration {
+	raw, ok := d.number()
+	if !ok {
+		return 0
+	}
+	f, err := strconv.ParseFloat(string(raw), 64)
+	if err != nil || f < 0 || f > most.Seconds() {
+		d.mismatch("must be seconds from 0 to " + strconv.FormatFloat(most.Seconds(), 'f', -1, 64))
+		return 0
+	}
+	return min(time.Duration(math.Round(f*float64(time.Second))), most)
+}
+
+// maxDuration bounds durations that have no bound of their own.
+const maxDuration = time.Duration(math.MaxInt64 / 2)
+
+// null takes a null, which is no value at all, from a lax sender.
+func (d *decoder) null() bool { return d.peek() == 'n' && d.literal("null") }
+
+// strictBase64 decodes into a slice of the right size.
+func strictBase64(t stringToken) ([]byte, bool) {
+	raw := t.raw
+	if t.escaped {
+		raw = t.bytes()
+		if bytes.ContainsAny(raw, "\r\n") {
+			return nil, false
+		}
+	}
+	out := make([]byte, base64.StdEncoding.DecodedLen(len(raw)))
+	n, err := base64.StdEncoding.Strict().Decode(out, raw)
+	if err != nil || len(raw)%4 != 0 {
+		return nil, false
+	}
+	return out[:n], true
+}
+
+// content reads a Content.
+func (d *decoder) content() []byte {
+	field, o := d.field, object{fields: contentFields, strict: true, prefix: d.field + "."}
+	var out []byte
+	forms := 0
+	for {
+		form, ok := d.next(&o)
+		if !ok {
+			break
+		}
+		forms++
+		d.field = field
+		out = d.contentForm(form)
+	}
+	d.field = field
+	if forms != 1 {
+		d.mismatch("must be one of text and base64")
+		return nil
+	}
+	return out
+}
+
+var contentFields = []string{"text", "base64"}
+
+func (d *decoder) contentForm(form string) []byte {
+	if d.peek() != '"' {
+		d.mismatch("must be a string in " + form)
+		d.skip()
+		return nil
+	}
+	t := d.scanString()
+	if d.broken != "" {
+		return nil
+	}
+	if form == "text" {
+		return t.bytes()
+	}
+	out, ok := strictBase64(t)
+	if !ok {
+		d.mismatch("is no standard padded base64")
+	}
+	return out
+}
+
+var nameFields = []string{"base64"}
+
+// name reads a Name.
+func (d *decoder) name() string {
+	switch d.peek() {
+	case '"':
+		return d.str()
+	case '{':
+	default:
+		d.mismatch("must be a string or base64")
+		d.skip()
+		return ""
+	}
+	field, o := d.field, object{fields: nameFields, strict: true, prefix: d.field + "."}
+	var out []byte
+	for {
+		form, ok := d.next(&o)
+		if !ok {
+			break
+		}
+		d.field = field
+		out = d.contentForm(form)
+	}
+	d.field = field
+	if o.seen == 0 {
+		d.mismatch("must be a string or base64")
+	}
+	return string(out)
+}
+
+// array calls item before each element; item reads it.
+func (d *decoder) array(item func()) {
+	if d.peek() != '[' {
+		d.mismatch("must be an array")
+		d.skip()
+		return
+	}
+	if !d.enter() {
+		return
+	}
+	if d.peek() == ']' {
+		d.leave()
+		return
+	}
+	for d.broken == "" {
+		item()
+		if d.peek() == ']' {
+			d.leave()
+			return
+		}
+		d.expect(',')
+	}
+}
+
+// finish makes anything behind the value a fault.
+func (d *decoder) finish() {
+	if d.broken == "" && d.peek() != 0 || d.pos < len(d.data) {
+		d.fail("something follows the value")
+	}
+}

@@ -1,0 +1,178 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"runtime/debug"
+
+	"github.com/google/uuid"
+
+	"github.com/controld/controld/rpc"
+	"github.com/controld/controld/sandbox"
+)
+
+// call is one request in flight. It is answered exactly once.
+type call struct {
+	c      *conn
+	r      *rpc.Request
+	batch  *batch
+	slot   int
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+
+	answered bool // guarded by the connection
+
+	// Guarded by the lane:
+	running bool // holds a place among those that run
+	counted *int // holds a place among those that wait for transfers
+	texted  bool // its text is counted as waiting
+
+	// held is what the call has of the tenant's budget, owed what its params
+	// still need.
+	held, owed int64
+}
+
+// charge takes the budget for what came with the call, if it is free.
+func (cl *call) charge() {
+	n := int64(0)
+	switch p := cl.r.Params.(type) {
+	case *rpc.WriteParams:
+		n = int64(len(p.Content))
+	case *rpc.ExecParams:
+		n = int64(len(p.Options.Stdin))
+	}
+	if n == 0 {
+		return
+	}
+	if got, ok := cl.c.peer.budget.try(n); ok {
+		cl.held = got
+	} else {
+		cl.owed = n
+	}
+}
+
+// take waits for n more bytes of the budget.
+func (cl *call) take(n int64) error {
+	got, err := cl.c.peer.budget.take(cl.ctx, n)
+	cl.held += got
+	return err
+}
+
+// giveBack returns all but n bytes to the budget.
+func (cl *call) giveBack(n int64) {
+	if cl.held > n {
+		cl.c.peer.budget.give(cl.held - n)
+		cl.held = n
+	}
+}
+
+// runAll runs the call and then those that take its place.
+func (cl *call) runAll() {
+	for cl != nil {
+		cl = cl.run()
+	}
+}
+
+// run runs the call, answers it and returns the one that takes its place.
+func (cl *call) run() *call {
+	m := cl.execute()
+	next := cl.c.peer.lane.leave(cl)
+	cl.answer(m)
+	cl.done()
+	return next
+}
+
+// done ends the life of a call that was admitted and has been answered.
+func (cl *call) done() {
+	cl.giveBack(0)
+	cl.cancel(nil)
+	cl.c.s.work.add(-1)
+	cl.c.all.Done()
+}
+
+// execute does the work and makes the answer, which owns the budget of what
+// it refers to.
+func (cl *call) execute() (m *rpc.Message) {
+	defer func() {
+		if v := recover(); v != nil {
+			m = cl.incident(v)
+		}
+	}()
+	if cl.owed > 0 {
+		if err := cl.take(cl.owed); err != nil {
+			return cl.error(err)
+		}
+		cl.c.peer.lane.paid(cl)
+	}
+	result, err := cl.do()
+	if err != nil {
+		return cl.error(err)
+	}
+	m = rpc.NewResult(cl.r.ID, result)
+	if most := cl.c.maxReply(); m.Size() > most {
+		m.Drop()
+		return cl.error(&sandbox.Error{Kind: sandbox.KindTooLarge, Limit: sandbox.Some(most),
+			Message: "the answer is longer than a message may be"})
+	}
+	if held, b := cl.held, cl.c.peer.budget; held > 0 {
+		cl.held = 0
+		m.OnRelease(func() { b.give(held) })
+	}
+	return m
+}
+
+// incident is the answer to a call whose work panicked.
+func (cl *call) incident(v any) *rpc.Message {
+	id := uuid.NewString()
+	cl.c.s.cfg.Log("panic in a call", "incident", id, "method", cl.r.Method,
+		"panic", fmt.Sprint(v), "stack", string(debug.Stack()))
+	return cl.error(&sandbox.Error{Kind: sandbox.KindInternal, Outcome: sandbox.OutcomeUnknown,
+		Message: "internal error, incident " + id})
+}
+
+func (cl *call) error(err error) *rpc.Message {
+	m := rpc.NewError(cl.r.ID, cl.r.Method, pathOf(cl.r.Params), err)
+	if most := cl.c.maxReply(); m.Size() > most {
+		m.Drop() // a path may be almost as long as a message
+		return rpc.NewError(cl.r.ID, cl.r.Method, "", tooLarge(most))
+	}
+	return m
+}
+
+// fail answers the call with an error.
+func (cl *call) fail(err *sandbox.Error) { cl.answer(cl.error(err)) }
+
+// answer sends the answer, unless the call has one.
+func (cl *call) answer(m *rpc.Message) {
+	c := cl.c
+	c.mu.Lock()
+	if cl.answered {
+		c.mu.Unlock()
+		m.Drop()
+		return
+	}
+	cl.answered = true
+	delete(c.calls, string(cl.r.ID))
+	c.mu.Unlock()
+	c.put(m, cl.batch, cl.slot)
+}
+
+func pathOf(p rpc.Params) string {
+	switch p := p.(type) {
+	case *rpc.ReadParams:
+		return p.Path
+	case *rpc.WriteParams:
+		return p.Path
+	case *rpc.StatParams:
+		return p.Path
+	case *rpc.ReadDirParams:
+		return p.Path
+	case *rpc.ExistsParams:
+		return p.Path
+	case *rpc.MkdirParams:
+		return p.Path
+	case *rpc.RmParams:
+		return p.Path
+	}
+	return ""
+}

@@ -1,0 +1,130 @@
+package server
+
+import (
+	"context"
+	"net"
+	"time"
+
+	"github.com/controld/controld/dataport"
+	"github.com/controld/controld/rpc"
+	"github.com/controld/controld/sandbox"
+	"github.com/controld/controld/transfer"
+)
+
+// Host knows tokens and sandboxes.
+type Host interface {
+	// Open authenticates a hello, in constant time, and opens its sandbox,
+	// making it first where needed. A wrong token, a tenant that does not
+	// match it and a sandbox that it does not cover are of kind
+	// unauthenticated and close the connection; after any other error the
+	// client may try again. ctx ends with the time a hello has.
+	Open(ctx context.Context, hello rpc.HelloParams, peer net.Addr) (*Session, error)
+}
+
+// Session is what a token opened: one sandbox of one tenant.
+type Session struct {
+	Tenant, Sandbox string
+	Backend         sandbox.Backend
+	// Info is what hello tells of the sandbox.
+	Info sandbox.Info
+	// Epoch names this life of the sandbox.
+	Epoch string
+	// Closed, where not nil, is closed when the epoch ends: calls in flight
+	// are answered and the connection closes. Sessions of one sandbox should
+	// share the channel.
+	Closed <-chan struct{}
+	// Release, where not nil, is called once when the connection is gone.
+	Release func()
+}
+
+// Planes says what a connection may carry.
+type Planes uint8
+
+// The planes; a listener may take both.
+const (
+	Control Planes = 1 << iota
+	Data
+)
+
+// Config is what a [Server] is made of. Host is required; zero fields take
+// the protocol's defaults.
+type Config struct {
+	Host Host
+	// Transfers holds what is minted. The server does not close it.
+	Transfers *transfer.Table
+	// Limits bound each connection and tenant, and are told in hello.
+	Limits sandbox.Limits
+	// ServerName is told in hello: "controld/VERSION".
+	ServerName string
+	// DataURLs lists the data endpoints for a client that reached this local
+	// address on the control plane.
+	DataURLs func(local net.Addr) []string
+	// Pump moves the bytes of transfers; one without a bound on its pipes
+	// where nil.
+	Pump *dataport.Pump
+	// ServeData, where not nil, takes the data connections instead of the
+	// pump. Their first byte, not yet read, is that of a preamble. session is
+	// nil on the data port, else what the tokens of this multiplexed session
+	// are bound to. A read deadline of HelloTimeout after the accept is in
+	// force.
+	ServeData func(ctx context.Context, conn net.Conn, session any)
+	// Log, which may be nil, takes events: a message and pairs of key and
+	// value. No value is a secret.
+	Log func(message string, pairs ...any)
+	// HelloTimeout bounds the time from accept to a successful hello (5 s).
+	HelloTimeout time.Duration
+	// OpenTimeout is how long Host.Open may take, where that is to be longer
+	// than what is left of HelloTimeout.
+	OpenTimeout time.Duration
+	// LingerTime is how long a connection is drained behind a last answer
+	// (1 s).
+	LingerTime time.Duration
+	// UnreadReplies is how many bytes of replies may wait for the peer before
+	// the server stops reading its requests (4 MiB).
+	UnreadReplies int64
+	// MaxStreams bounds the open streams of a multiplexed session (1,024).
+	MaxStreams int
+}
+
+func (c *Config) fill() {
+	d := sandbox.DefaultLimits()
+	l := &c.Limits
+	fill(&l.MaxMessageBytes, d.MaxMessageBytes)
+	fill(&l.MaxInflight, d.MaxInflight)
+	fill(&l.MaxQueued, d.MaxQueued)
+	fill(&l.MaxWaitingTransfers, d.MaxWaitingTransfers)
+	fill(&l.MaxBatch, d.MaxBatch)
+	l.MaxDepth = rpc.MaxDepth
+	fill(&l.MaxBufferedBytes, d.MaxBufferedBytes)
+	fill(&l.MaxOutputBytes, d.MaxOutputBytes)
+	fill(&l.MaxBufferedInflightBytes, d.MaxBufferedInflightBytes)
+	fill(&l.WriteTimeout, d.WriteTimeout)
+	fill(&l.TokenTTL, d.TokenTTL)
+	fill(&l.StallTimeout, d.StallTimeout)
+	fill(&l.KeptOutcomes, d.KeptOutcomes)
+	fill(&c.HelloTimeout, 5*time.Second)
+	fill(&c.LingerTime, time.Second)
+	fill(&c.UnreadReplies, 4<<20)
+	fill(&c.MaxStreams, 1024)
+	if c.ServerName == "" {
+		c.ServerName = "controld"
+	}
+	if c.Transfers == nil {
+		c.Transfers = transfer.NewTable(transfer.Config{TokenTTL: l.TokenTTL, Kept: l.KeptOutcomes})
+	}
+	if c.Pump == nil {
+		c.Pump = dataport.NewPump(l.StallTimeout, 0)
+	}
+	if c.DataURLs == nil {
+		c.DataURLs = func(net.Addr) []string { return nil }
+	}
+	if c.Log == nil {
+		c.Log = func(string, ...any) {}
+	}
+}
+
+func fill[T int | int64 | time.Duration](v *T, otherwise T) {
+	if *v <= 0 {
+		*v = otherwise
+	}
+}

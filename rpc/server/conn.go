@@ -1,0 +1,209 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/controld/controld/rpc"
+	"github.com/controld/controld/sandbox"
+	"github.com/controld/controld/transfer"
+)
+
+// conn is one control connection, or one control stream of a multiplexed
+// session. The goroutine of serve reads; calls run on their own and answer
+// through the writer.
+type conn struct {
+	s     *Server
+	nc    net.Conn
+	lines *rpc.LineReader
+	w     *rpc.Writer
+	peer  *peer // set by hello
+	// hello ends the connection when none came in time; nil for a stream.
+	hello    *time.Timer
+	deadline time.Time
+
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+	all    sync.WaitGroup // the calls
+
+	mu     sync.Mutex
+	calls  map[string]*call // those not answered, by id
+	group  *transfer.Group  // what was minted here
+	ending *sandbox.Error   // what ends the connection from outside
+	gone   bool             // nothing is accepted any more
+	muxed  chan struct{}    // of a session: closed when ending is set
+}
+
+// step says how a connection goes on behind a line.
+type step int
+
+const (
+	goOn    step = iota
+	hangUp       // close behind the last answer
+	upgrade      // both sides speak yamux from now on
+)
+
+func newConn(s *Server, nc net.Conn, p *peer) *conn {
+	c := &conn{s: s, nc: nc, peer: p}
+	c.lines = rpc.NewLineReader(nc, rpc.MaxHelloLine)
+	c.w = rpc.NewWriter(nc, s.cfg.Limits.WriteTimeout, func(error) { nc.Close() })
+	return c
+}
+
+// serve runs the connection and closes it.
+func (c *conn) serve(ctx context.Context, deadline time.Time) {
+	c.ctx, c.cancel = context.WithCancelCause(ctx)
+	defer c.cancel(nil)
+	c.nc.SetReadDeadline(time.Time{})
+	c.s.track(func() { c.s.controls[c] = struct{}{} })
+	defer c.s.untrack(func() { delete(c.s.controls, c) })
+	leave := func() {}
+	if c.peer != nil {
+		c.lines.SetMost(int(c.s.cfg.Limits.MaxMessageBytes))
+		leave = c.s.epochs.join(c.peer.session.Closed, c.epochEnded)
+	} else {
+		c.deadline = deadline
+		c.hello = time.AfterFunc(time.Until(deadline), func() { c.nc.Close() })
+		defer c.hello.Stop()
+	}
+	defer func() { leave() }()
+	next, err := c.read(&leave)
+	c.finish(next, err)
+}
+
+// read takes lines until the connection shall end.
+func (c *conn) read(leave *func()) (step, error) {
+	for {
+		if err := c.w.WaitBelow(c.s.cfg.UnreadReplies); err != nil {
+			return goOn, err
+		}
+		line, err := c.lines.Next()
+		if errors.Is(err, rpc.ErrLineTooLong) {
+			c.refuse(&sandbox.Error{Kind: sandbox.KindMessageTooLarge, Limit: sandbox.Some(c.maxLine())})
+			return hangUp, nil
+		}
+		if err != nil {
+			return goOn, err
+		}
+		before := c.peer
+		next := c.line(line)
+		if before == nil && c.peer != nil {
+			defer c.peer.release()
+			*leave = c.s.epochs.join(c.peer.session.Closed, c.epochEnded)
+		}
+		if next == upgrade {
+			c.serveMux()
+			return upgrade, nil
+		}
+		if next != goOn {
+			return next, nil
+		}
+	}
+}
+
+func (c *conn) maxLine() int64 {
+	if c.peer == nil {
+		return rpc.MaxHelloLine
+	}
+	return c.s.cfg.Limits.MaxMessageBytes
+}
+
+// finish ends what the connection started, in the order in which nothing is
+// lost: calls are cancelled and answered, answers written, then it closes.
+func (c *conn) finish(next step, err error) {
+	c.lines.Release()
+	c.mu.Lock()
+	ending, group := c.ending, c.group
+	c.gone = true
+	c.mu.Unlock()
+	if group != nil {
+		group.Close()
+	}
+	if ending == nil && next == goOn && !errors.Is(err, io.EOF) {
+		c.w.Fail(err) // nobody is there to read an answer
+		c.nc.Close()
+	}
+	c.cancel(context.Canceled)
+	c.dropQueued()
+	if ending == nil {
+		c.all.Wait()
+	}
+	c.w.Flush()
+	if next == hangUp || ending != nil {
+		c.linger()
+	}
+	c.w.Fail(nil)
+	c.nc.Close()
+	c.w.Wait()
+	c.all.Wait()
+}
+
+// linger lets the peer read the last answer: a close with unread input would
+// reset the connection and eat it.
+func (c *conn) linger() {
+	const most = 1 << 20
+	closeWrite(c.nc)
+	c.nc.SetReadDeadline(time.Now().Add(c.s.cfg.LingerTime))
+	var drop [4 << 10]byte
+	for n := 0; n < most; {
+		got, err := c.nc.Read(drop[:])
+		n += got
+		if err != nil {
+			return
+		}
+	}
+}
+
+// epochEnded is called when the life of the sandbox ends.
+func (c *conn) epochEnded() {
+	c.end(unavailable(sandbox.ReasonSandboxRestarted, sandbox.OutcomeUnknown))
+}
+
+// end answers every call in flight with err and closes the connection behind
+// the answers. The work of the calls is cancelled.
+func (c *conn) end(err *sandbox.Error) {
+	c.mu.Lock()
+	if c.ending != nil {
+		c.mu.Unlock()
+		return
+	}
+	c.ending, c.gone = err, true
+	if c.muxed != nil {
+		// The streams end by themselves, and then the session does.
+		close(c.muxed)
+		c.mu.Unlock()
+		return
+	}
+	calls := make([]*call, 0, len(c.calls))
+	for _, cl := range c.calls {
+		calls = append(calls, cl)
+	}
+	c.mu.Unlock()
+	for _, cl := range calls {
+		cl.fail(err)
+	}
+	c.cancel(err)
+	c.nc.SetReadDeadline(time.Unix(1, 0)) // wakes the reader
+}
+
+// refuse answers something that has no id.
+func (c *conn) refuse(err *sandbox.Error) {
+	c.w.Send(rpc.NewError(nil, err.Op, "", err))
+}
+
+// minted is the group of the transfers minted here.
+func (c *conn) minted() *transfer.Group {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.group == nil {
+		c.group = transfer.NewGroup(c.peer.binding())
+		if c.gone {
+			c.group.Close()
+		}
+	}
+	return c.group
+}

@@ -1,0 +1,153 @@
+package server
+
+import (
+	"context"
+
+	"github.com/controld/controld/rpc"
+	"github.com/controld/controld/sandbox"
+)
+
+// line acts on one line.
+func (c *conn) line(line []byte) step {
+	requests, isBatch, fault := rpc.ParseLine(line, c.s.cfg.Limits.MaxBatch)
+	if fault != nil {
+		c.refuse(fault)
+		return goOn
+	}
+	var b *batch
+	if isBatch {
+		b = newBatch(c, requests)
+	}
+	for i, r := range requests {
+		if r.Notify {
+			c.notified(r)
+			continue
+		}
+		if next := c.request(r, b, i); next != goOn {
+			return next
+		}
+	}
+	return goOn
+}
+
+// notified acts on a notification. Only a cancel does anything.
+func (c *conn) notified(r *rpc.Request) {
+	switch {
+	case r.Method == rpc.MethodHello:
+		c.refuse(&sandbox.Error{Kind: sandbox.KindInvalidRequest, Op: rpc.MethodHello, Message: "hello is no notification"})
+	case r.Method == rpc.MethodCancel && r.Err == nil:
+		c.cancelCall(r.Params.(*rpc.CancelParams).ID)
+	}
+}
+
+// request answers a request or sees to it that it will be answered.
+func (c *conn) request(r *rpc.Request, b *batch, slot int) step {
+	if c.peer == nil {
+		if r.Method == rpc.MethodHello && b != nil {
+			r.Err = &sandbox.Error{Kind: sandbox.KindInvalidRequest, Op: rpc.MethodHello, Message: "hello in a batch"}
+		}
+		m, next := c.greet(r)
+		c.put(m, b, slot)
+		return next
+	}
+	if r.Err == nil && r.Method == rpc.MethodHello {
+		r.Err = &sandbox.Error{Kind: sandbox.KindInvalidRequest, Op: rpc.MethodHello, Message: "hello comes once"}
+	}
+	cl, ok := c.register(r, b, slot)
+	switch {
+	case !ok:
+		m := rpc.NewError(nil, "", "", &sandbox.Error{Kind: sandbox.KindInvalidRequest, Message: "the id is in flight"})
+		c.put(m, b, slot)
+	case r.Err != nil:
+		cl.fail(r.Err)
+	case r.Method == rpc.MethodPing:
+		cl.answer(rpc.NewResult(r.ID, &rpc.Empty{}))
+	case r.Method == rpc.MethodCancel:
+		c.cancelCall(r.Params.(*rpc.CancelParams).ID)
+		cl.answer(rpc.NewResult(r.ID, &rpc.Empty{}))
+	default:
+		c.admit(cl)
+	}
+	return goOn
+}
+
+// put sends an answer, alone or in its batch.
+func (c *conn) put(m *rpc.Message, b *batch, slot int) {
+	if b != nil {
+		b.put(slot, m)
+		return
+	}
+	c.w.Send(m)
+}
+
+// register enters a call among those in flight; false when its id is there.
+func (c *conn) register(r *rpc.Request, b *batch, slot int) (*call, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if _, twice := c.calls[string(r.ID)]; twice {
+		return nil, false
+	}
+	cl := &call{c: c, r: r, batch: b, slot: slot}
+	if c.calls == nil {
+		c.calls = make(map[string]*call)
+	}
+	c.calls[string(r.ID)] = cl
+	if c.ending != nil {
+		r.Err = c.ending
+	}
+	return cl, true
+}
+
+// admit starts a call, queues it or refuses it.
+func (c *conn) admit(cl *call) {
+	if c.s.isDraining() && !isTransferCall(cl.r.Method) {
+		cl.fail(unavailable(sandbox.ReasonDraining, sandbox.OutcomeNone))
+		return
+	}
+	cl.ctx, cl.cancel = context.WithCancelCause(c.ctx)
+	cl.charge()
+	c.all.Add(1)
+	c.s.work.add(1)
+	start, err := c.peer.lane.enter(cl)
+	switch {
+	case err != nil:
+		cl.fail(err)
+		cl.done()
+	case start:
+		go cl.runAll()
+	}
+}
+
+func isTransferCall(method string) bool {
+	switch method {
+	case rpc.MethodTransferResult, rpc.MethodTransferCommit, rpc.MethodTransferAbort:
+		return true
+	}
+	return false
+}
+
+// cancelCall cancels the call with that id, if there is one.
+func (c *conn) cancelCall(id []byte) {
+	c.mu.Lock()
+	cl := c.calls[string(id)]
+	c.mu.Unlock()
+	if cl == nil || cl.cancel == nil {
+		return
+	}
+	cl.cancel(context.Canceled)
+	if c.peer.lane.remove(cl) {
+		cl.fail(sandbox.Cancelled(cl.ctx, cl.r.Method, ""))
+		cl.done()
+	}
+}
+
+// dropQueued cancels the calls of this connection that have not started.
+func (c *conn) dropQueued() {
+	if c.peer == nil {
+		return
+	}
+	for _, cl := range c.peer.lane.removeAll(c) {
+		cl.fail(sandbox.Cancelled(cl.ctx, cl.r.Method, ""))
+		cl.done()
+	}
+}

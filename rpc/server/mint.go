@@ -1,0 +1,117 @@
+package server
+
+import (
+	"context"
+
+	"github.com/controld/controld/rpc"
+	"github.com/controld/controld/sandbox"
+	"github.com/controld/controld/transfer"
+)
+
+func (cl *call) owner() transfer.Owner {
+	s := cl.c.peer.session
+	return transfer.Owner{Tenant: s.Tenant, Sandbox: s.Sandbox, Group: cl.c.minted()}
+}
+
+// ticket is what the client gets of a mint.
+func (cl *call) ticket(t *transfer.Transfer, token string) rpc.Transfer {
+	return rpc.Transfer{
+		ID:        t.ID,
+		Token:     token,
+		Endpoints: cl.c.peer.endpoints(),
+		ExpiresIn: cl.c.s.cfg.Transfers.TokenTTL(),
+	}
+}
+
+// mintRead opens a file and mints the transfer that sends it.
+func (cl *call) mintRead(p *rpc.ReadParams) (rpc.Result, error) {
+	if err := checkPath(p.Path); err != nil {
+		return nil, err
+	}
+	t, token, err := cl.c.s.cfg.Transfers.MintRead(cl.ctx, cl.owner(), func(ctx context.Context) (sandbox.Source, error) {
+		return cl.backend().OpenRead(ctx, p.Path, p.Options)
+	})
+	if err != nil {
+		return nil, err
+	}
+	r := &rpc.StreamResult{Transfer: cl.ticket(t, token), ETag: t.Source().ETag()}
+	r.Size.Value, r.Size.Known = t.Source().Size()
+	r.Length.Value, r.Length.Known = t.Source().Length()
+	return r, nil
+}
+
+// mintOpened mints the transfer of a buffered read that is too long to come
+// with its answer.
+func (cl *call) mintOpened(src *opened, length int64) (rpc.Result, error) {
+	t, token, err := cl.c.s.cfg.Transfers.MintRead(cl.ctx, cl.owner(), func(ctx context.Context) (sandbox.Source, error) {
+		if !src.detach() {
+			return nil, sandbox.Cancelled(cl.ctx, cl.r.Method, "")
+		}
+		src.detach = context.AfterFunc(ctx, src.cancel)
+		return src, nil
+	})
+	if err != nil {
+		src.Close()
+		return nil, err
+	}
+	ticket := cl.ticket(t, token)
+	r := &rpc.ReadResult{Transfer: &ticket, Length: length}
+	r.File.Size, _ = src.Size()
+	r.File.ETag = src.ETag()
+	return r, nil
+}
+
+// mintWrite opens a new version of a file and mints the transfer that fills
+// it.
+func (cl *call) mintWrite(p *rpc.WriteParams) (rpc.Result, error) {
+	if err := checkPath(p.Path); err != nil {
+		return nil, err
+	}
+	opts := transfer.WriteOptions{Digest: p.Options.Digest, Size: p.Options.Size}
+	t, token, err := cl.c.s.cfg.Transfers.MintWrite(cl.ctx, cl.owner(), opts, func(ctx context.Context) (sandbox.Sink, error) {
+		return cl.backend().OpenWrite(ctx, p.Path, p.Options)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &rpc.StreamResult{Transfer: cl.ticket(t, token)}, nil
+}
+
+func (cl *call) find(id string) (*transfer.Transfer, error) {
+	s := cl.c.peer.session
+	return cl.c.s.cfg.Transfers.Find(s.Tenant, s.Sandbox, id)
+}
+
+func (cl *call) awaitTransfer(id string) (rpc.Result, error) {
+	t, err := cl.find(id)
+	if err != nil {
+		return nil, err
+	}
+	return verdict(t.Wait(cl.ctx))
+}
+
+func (cl *call) commitTransfer(p *rpc.CommitParams) (rpc.Result, error) {
+	t, err := cl.find(p.ID)
+	if err != nil {
+		return nil, err
+	}
+	return verdict(t.Commit(cl.ctx, p.Commit))
+}
+
+func verdict(out transfer.Outcome, err error) (rpc.Result, error) {
+	if err != nil {
+		return nil, err
+	}
+	return &rpc.VerdictResult{Bytes: out.Bytes, ETag: out.ETag, Verdict: out.Verdict}, nil
+}
+
+func (cl *call) abortTransfer(id string) (rpc.Result, error) {
+	t, err := cl.find(id)
+	if err != nil {
+		return nil, err
+	}
+	if err := t.Abort(cl.ctx); err != nil {
+		return nil, err
+	}
+	return &rpc.Empty{}, nil
+}

@@ -1,0 +1,252 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/controld/controld/dataport"
+	"github.com/controld/controld/sandbox"
+)
+
+// ErrServerClosed is what Serve returns after Close.
+var ErrServerClosed = errors.New("server: closed")
+
+// Server serves connections until it is closed.
+type Server struct {
+	cfg     Config
+	budgets budgets
+	epochs  epochs
+	work    workload
+
+	mu        sync.Mutex
+	closed    bool
+	draining  bool
+	listeners map[net.Listener]struct{}
+	conns     map[net.Conn]struct{}
+	controls  map[*conn]struct{}
+	all       sync.WaitGroup // every ServeConn
+}
+
+// New returns a server. The caller closes it.
+func New(cfg Config) *Server {
+	cfg.fill()
+	s := &Server{
+		cfg:       cfg,
+		listeners: make(map[net.Listener]struct{}),
+		conns:     make(map[net.Conn]struct{}),
+		controls:  make(map[*conn]struct{}),
+	}
+	s.budgets.most = cfg.Limits.MaxBufferedInflightBytes
+	return s
+}
+
+// Serve accepts connections on ln until ctx ends, ln fails or the server is
+// closed ([ErrServerClosed]), and closes ln. Running out of descriptors and
+// the like it waits, from 5 ms to 1 s, and goes on. It does not wait for the
+// connections; Close does.
+func (s *Server) Serve(ctx context.Context, ln net.Listener, planes Planes) error {
+	defer ln.Close()
+	if !s.track(func() { s.listeners[ln] = struct{}{} }) {
+		return ErrServerClosed
+	}
+	defer s.untrack(func() { delete(s.listeners, ln) })
+	defer context.AfterFunc(ctx, func() { ln.Close() })()
+	var wait time.Duration
+	for {
+		nc, err := ln.Accept()
+		if err == nil {
+			wait = 0
+			go s.ServeConn(ctx, nc, planes)
+			continue
+		}
+		switch {
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case s.isClosed():
+			return ErrServerClosed
+		case errors.Is(err, net.ErrClosed):
+			return err
+		}
+		wait = min(max(2*wait, 5*time.Millisecond), time.Second)
+		s.cfg.Log("accept failed", "error", err, "retry_in", wait)
+		if !sleep(ctx, wait) {
+			return ctx.Err()
+		}
+	}
+}
+
+func sleep(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// ServeConn serves one connection, which it owns, until it ends, and waits
+// for everything that the connection started. When ctx ends the connection is
+// closed.
+func (s *Server) ServeConn(ctx context.Context, nc net.Conn, planes Planes) {
+	added := s.track(func() {
+		s.conns[nc] = struct{}{}
+		s.all.Add(1)
+	})
+	if !added {
+		nc.Close()
+		return
+	}
+	defer s.all.Done()
+	defer s.untrack(func() { delete(s.conns, nc) })
+	defer context.AfterFunc(ctx, func() { nc.Close() })()
+	deadline := time.Now().Add(s.cfg.HelloTimeout)
+	tune(nc)
+	nc, plane := sniff(nc, planes, deadline)
+	switch plane {
+	case Control:
+		newConn(s, nc, nil).serve(ctx, deadline)
+	case Data:
+		s.serveData(ctx, nc, nil)
+	default:
+		nc.Close()
+	}
+}
+
+// serveData hands a data connection to the pumps.
+func (s *Server) serveData(ctx context.Context, nc net.Conn, session any) {
+	if s.cfg.ServeData != nil {
+		s.cfg.ServeData(ctx, nc, session)
+		return
+	}
+	dataport.Serve(ctx, nc, claimer(s.cfg.Transfers, s.cfg.Pump, session))
+}
+
+// Drain refuses hellos and new work from now on and waits until no call and
+// no transfer runs and the verdicts were fetched. When ctx ends first, what
+// is left is answered as unavailable and the error is ctx's. Listeners and
+// connections stay open: Close ends them.
+func (s *Server) Drain(ctx context.Context) error {
+	s.mu.Lock()
+	s.draining = true
+	s.mu.Unlock()
+	for {
+		err := s.work.wait(ctx)
+		if err == nil {
+			err = s.cfg.Transfers.Drain(ctx)
+		}
+		if err != nil {
+			s.endAll(unavailable(sandbox.ReasonDraining, sandbox.OutcomeUnknown))
+			return err
+		}
+		if s.work.idle() {
+			return nil
+		}
+	}
+}
+
+// endAll answers every call in flight with err and ends the connections.
+func (s *Server) endAll(err *sandbox.Error) {
+	s.mu.Lock()
+	controls := make([]*conn, 0, len(s.controls))
+	for c := range s.controls {
+		controls = append(controls, c)
+	}
+	s.mu.Unlock()
+	for _, c := range controls {
+		c.end(err)
+	}
+}
+
+// Close closes all listeners and connections, cancels every call and waits
+// until nothing is left. It may be called twice.
+func (s *Server) Close() error {
+	s.mu.Lock()
+	s.closed = true
+	for ln := range s.listeners {
+		ln.Close()
+	}
+	for nc := range s.conns {
+		nc.Close()
+	}
+	s.mu.Unlock()
+	s.all.Wait()
+	s.epochs.wait()
+	return nil
+}
+
+func (s *Server) track(add func()) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.closed {
+		add()
+	}
+	return !s.closed
+}
+
+func (s *Server) untrack(remove func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	remove()
+}
+
+func (s *Server) isClosed() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.closed
+}
+
+func (s *Server) isDraining() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.draining
+}
+
+func unavailable(reason string, outcome sandbox.Outcome) *sandbox.Error {
+	return &sandbox.Error{Kind: sandbox.KindUnavailable, Reason: reason, Outcome: outcome}
+}
+
+// workload counts the calls that run or wait to run.
+type workload struct {
+	mu    sync.Mutex
+	n     int
+	empty chan struct{} // closed when n falls to zero; nil when nobody waits
+}
+
+func (w *workload) add(n int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.n += n; w.n == 0 && w.empty != nil {
+		close(w.empty)
+		w.empty = nil
+	}
+}
+
+func (w *workload) idle() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.n == 0
+}
+
+func (w *workload) wait(ctx context.Context) error {
+	w.mu.Lock()
+	if w.n == 0 {
+		w.mu.Unlock()
+		return nil
+	}
+	if w.empty == nil {
+		w.empty = make(chan struct{})
+	}
+	empty := w.empty
+	w.mu.Unlock()
+	select {
+	case <-empty:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

@@ -1,0 +1,34 @@
+package local
+
+import "github.com/controld/controld/sandbox"
+
+// Cgroups tells whether process trees are held by cgroups.
+type Cgroups string
+
+// The ways to hold process trees.
+const (
+	// CgroupsAuto uses cgroup v2, pure or beside version 1, where it works.
+	CgroupsAuto Cgroups = "auto"
+	// CgroupsOff makes this process the subreaper of its descendants, for
+	// its whole life, and walks /proc.
+	CgroupsOff Cgroups = "off"
+)
+
+// Options describe a local sandbox.
+type Options struct {
+	// DefaultCwd is where relative paths and commands start. It is made
+	// (0755) where it is missing.
+	DefaultCwd string
+	// StateDir is where is written down, before it is made, what has to go
+	// if this process dies: see Sweep. Empty means a directory of its own
+	// below os.TempDir, which goes with the sandbox.
+	StateDir string
+	// Cgroups is CgroupsAuto where empty.
+	Cgroups Cgroups
+	// Limits are the defaults of the protocol where zero.
+	Limits sandbox.Limits
+	// Tenant and Sandbox are names for Info.
+	Tenant, Sandbox string
+	// Epoch names this life of the sandbox; a new UUID where empty.
+	Epoch string
+}

@@ -1,0 +1,195 @@
+//go:build linux
+
+package proctree
+
+import (
+	"errors"
+	"os"
+	"os/signal"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// The kinds of forests.
+const (
+	KindCgroup    = "cgroup"
+	KindSubreaper = "subreaper"
+)
+
+// ErrClosed is returned by Start on a closed forest.
+var ErrClosed = errors.New("proctree: closed")
+
+// Options say how a forest holds its trees.
+type Options struct {
+	// Walk forbids cgroups.
+	Walk bool
+	// Name is the name of the forest's own cgroup.
+	Name string
+	// Record is told what has to go if this process dies, before (a cgroup)
+	// or as soon as (a process) it exists. See Sweep.
+	Record func(Remains) error
+}
+
+// Forest is a set of process trees.
+type Forest struct {
+	kind   holder
+	reaper *reaper // nil where orphans go elsewhere
+	stop   func()  // undoes the signal set-up
+
+	mu     sync.Mutex
+	trees  map[*Tree]struct{}
+	closed bool
+}
+
+// holder is one of the two ways to hold trees.
+type holder interface {
+	name() string
+	// start starts the process inside a new group.
+	start(c Command) (*os.Process, group, error)
+	close()
+}
+
+// group is the set of one tree's processes.
+type group interface {
+	// alive tells whether a process of the tree is left, zombies apart.
+	alive() bool
+	// signal sends a signal to every process.
+	signal(sig syscall.Signal)
+	// kill kills every process; some may still be going when it returns.
+	kill()
+	// waitEmpty waits until no process is left; false when it took longer.
+	waitEmpty(patience time.Duration) bool
+	// oomKills counts members that the kernel killed for want of memory.
+	oomKills() int
+	// exited is told that the first process has been waited for.
+	exited()
+	// release is called once, when the tree is empty.
+	release()
+}
+
+// Command is what Start starts.
+type Command struct {
+	Path string
+	Args []string
+	Env  []string
+	// Dir is the directory to start in.
+	Dir string
+	// Files are the descriptors 0, 1, 2.
+	Files []*os.File
+}
+
+// Open makes a forest. Where cgroups are wanted but do not work it falls back
+// to walking.
+func Open(o Options) (*Forest, error) {
+	f := &Forest{trees: make(map[*Tree]struct{})}
+	if !o.Walk {
+		if c := openCgroups(o); c != nil {
+			f.kind = c
+		}
+	}
+	if f.kind == nil {
+		w, err := openWalk(o)
+		if err != nil {
+			return nil, err
+		}
+		f.kind = w
+		f.reaper = startReaper(w.tidy)
+	} else if adoptsOrphans() {
+		f.reaper = startReaper(newOrphanage(f.roots).tidy)
+	}
+	f.stop = unignore()
+	return f, nil
+}
+
+// Kind tells how trees are held: KindCgroup or KindSubreaper.
+func (f *Forest) Kind() string { return f.kind.name() }
+
+// unignore makes signals that this process inherited as ignored reach its
+// children with their default meaning: a handled signal is reset by an exec,
+// an ignored one is not. Here they still do nothing.
+func unignore() func() {
+	drop := make(chan os.Signal, 1)
+	var sigs []os.Signal
+	for _, sig := range []os.Signal{syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGPIPE} {
+		if signal.Ignored(sig) {
+			sigs = append(sigs, sig)
+		}
+	}
+	if len(sigs) == 0 {
+		return func() {}
+	}
+	signal.Notify(drop, sigs...)
+	return func() {
+		signal.Stop(drop)
+		signal.Ignore(sigs...)
+	}
+}
+
+// roots returns the first processes of all trees that were not waited for.
+func (f *Forest) roots() map[int]bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	pids := make(map[int]bool, len(f.trees))
+	for t := range f.trees {
+		select {
+		case <-t.exited:
+		default:
+			pids[t.proc.Pid] = true
+		}
+	}
+	return pids
+}
+
+// Start starts a command as the first process of a new tree. The caller ends
+// it with Release.
+func (f *Forest) Start(c Command) (*Tree, error) {
+	f.mu.Lock()
+	closed := f.closed
+	f.mu.Unlock()
+	if closed {
+		return nil, ErrClosed
+	}
+	proc, g, err := f.kind.start(c)
+	if err != nil {
+		return nil, err
+	}
+	t := &Tree{forest: f, proc: proc, group: g, exited: make(chan struct{})}
+	f.mu.Lock()
+	f.trees[t] = struct{}{}
+	f.mu.Unlock()
+	go t.wait()
+	return t, nil
+}
+
+// Close kills what is left of all trees, waits for it and releases the
+// forest. It gives up on what cannot be killed after the given time, and
+// returns whether nothing was left.
+func (f *Forest) Close(patience time.Duration) bool {
+	f.mu.Lock()
+	f.closed = true
+	var left []*Tree
+	for t := range f.trees {
+		left = append(left, t)
+	}
+	f.mu.Unlock()
+	for _, t := range left {
+		t.group.kill()
+	}
+	deadline := time.Now().Add(patience)
+	empty := true
+	for _, t := range left {
+		if !t.group.waitEmpty(time.Until(deadline)) {
+			empty = false
+			continue
+		}
+		<-t.exited
+		t.Release()
+	}
+	if f.reaper != nil {
+		f.reaper.stop()
+	}
+	f.kind.close()
+	f.stop()
+	return empty
+}

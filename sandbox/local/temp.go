@@ -1,0 +1,159 @@
+//go:build linux
+
+package local
+
+import (
+	"crypto/rand"
+	"os"
+	"syscall"
+
+	"github.com/controld/controld/sandbox/local/root"
+	"golang.org/x/sys/unix"
+)
+
+// temp is a new file that nobody sees yet, in the directory it will stand in.
+// It has no name where the file system can do that, else one that was
+// recorded before.
+type temp struct {
+	s      *Sandbox
+	dir    int // not owned
+	file   *os.File
+	name   string // empty while it has none
+	forget func() // takes the record of the name back
+}
+
+// newTemp makes a temp, for writing.
+func (s *Sandbox) newTemp(dir int) (*temp, error) {
+	t := &temp{s: s, dir: dir}
+	fd, err := -1, error(syscall.EOPNOTSUPP)
+	if !s.named.Load() {
+		fd, err = openAt(dir, ".", unix.O_TMPFILE|unix.O_WRONLY, 0o600)
+	}
+	switch err {
+	case syscall.EOPNOTSUPP, syscall.EISDIR, syscall.EINVAL:
+		if err := t.record(); err != nil {
+			return nil, err
+		}
+		if fd, err = openAt(dir, t.name, unix.O_CREAT|unix.O_EXCL|unix.O_WRONLY|unix.O_NOFOLLOW, 0o600); err != nil {
+			t.forget()
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	t.file = os.NewFile(uintptr(fd), "temp")
+	return t, nil
+}
+
+func openAt(dir int, name string, flags int, mode uint32) (int, error) {
+	for {
+		fd, err := unix.Openat(dir, name, flags|unix.O_CLOEXEC, mode)
+		if err != syscall.EINTR {
+			return fd, err
+		}
+	}
+}
+
+// record chooses a name and writes it down.
+func (t *temp) record() (err error) {
+	name := tempPrefix + rand.Text()
+	if t.forget, err = t.s.journal.temp(t.dir, name); err == nil {
+		t.name = name
+	}
+	return err
+}
+
+// fd is the descriptor, while the temp is not published or dropped.
+func (t *temp) fd() int { return int(t.file.Fd()) }
+
+// publish makes the temp stand under name, whatever stood there. fresh says
+// that nothing stood there a moment ago.
+//
+// The file is closed for writing before it gets its name, and no child can
+// hold a copy of the descriptor: between fork and exec a child has all of
+// them, and a program is not started while it is open for writing anywhere
+// (ETXTBSY). Such children exist only under ForkLock.
+func (t *temp) publish(name string, fresh bool) error {
+	at, err := root.Reopen(t.fd(), unix.O_PATH)
+	if err != nil {
+		t.drop()
+		return err
+	}
+	defer unix.Close(at)
+	err = t.file.Close()
+	forkBarrier()
+	if err == nil {
+		err = t.place(at, name, fresh)
+	}
+	t.dropName()
+	return err
+}
+
+// forkBarrier waits until no child that was being started is left with a
+// copy of this process's descriptors.
+func forkBarrier() {
+	syscall.ForkLock.RLock()
+	syscall.ForkLock.RUnlock() //nolint:staticcheck // passing through is all
+}
+
+// place links and renames the closed file.
+func (t *temp) place(at int, name string, fresh bool) error {
+	if t.name == "" {
+		if fresh {
+			if err := t.link(at, name); err != syscall.EEXIST {
+				return err
+			}
+		}
+		if err := t.record(); err != nil {
+			return err
+		}
+		if err := t.link(at, t.name); err != nil {
+			return err
+		}
+	} else if err := t.verify(at); err != nil {
+		return err
+	}
+	err := unix.Renameat(t.dir, t.name, t.dir, name)
+	if err == nil {
+		t.forget()
+		t.name = ""
+	}
+	return err
+}
+
+func (t *temp) link(at int, name string) error {
+	return unix.Linkat(unix.AT_FDCWD, procFD(at), t.dir, name, unix.AT_SYMLINK_FOLLOW)
+}
+
+// verify makes sure that the temp's name still leads to it: a command may
+// have removed or replaced what it can see.
+func (t *temp) verify(at int) error {
+	var mine, there unix.Stat_t
+	if err := unix.Fstat(at, &mine); err != nil {
+		return err
+	}
+	if err := unix.Fstatat(t.dir, t.name, &there, unix.AT_SYMLINK_NOFOLLOW); err != nil {
+		return err
+	}
+	if mine.Dev != there.Dev || mine.Ino != there.Ino {
+		t.forget()
+		t.name = "" // not ours to remove
+		return syscall.ESTALE
+	}
+	return nil
+}
+
+// drop removes the temp.
+func (t *temp) drop() {
+	t.file.Close()
+	t.dropName()
+}
+
+func (t *temp) dropName() {
+	if t.name == "" {
+		return
+	}
+	unix.Unlinkat(t.dir, t.name, 0)
+	t.forget()
+	t.name = ""
+}

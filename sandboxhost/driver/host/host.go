@@ -1,0 +1,65 @@
+// Package host is the driver for development: a sandbox is a directory of the
+// machine and its commands are the machine's processes. It isolates nothing.
+package host
+
+import (
+	"context"
+	"sync"
+
+	"github.com/controld/controld/sandbox"
+	"github.com/controld/controld/sandbox/local"
+	"github.com/controld/controld/sandboxhost"
+)
+
+// Name is the driver's name.
+const Name = "host"
+
+// Driver starts sandboxes in the daemon's own process.
+type Driver struct {
+	// Cgroups says how process trees are held, see package local.
+	Cgroups local.Cgroups
+}
+
+var _ sandboxhost.Driver = Driver{}
+
+// Name implements [sandboxhost.Driver].
+func (Driver) Name() string { return Name }
+
+// Start implements [sandboxhost.Driver].
+func (d Driver) Start(_ context.Context, spec sandboxhost.Spec) (sandboxhost.Instance, error) {
+	sb, err := local.New(local.Options{
+		DefaultCwd: spec.Dir,
+		StateDir:   spec.Journal,
+		Cgroups:    d.Cgroups,
+		Limits:     spec.Limits,
+		Tenant:     spec.Tenant,
+		Sandbox:    spec.Sandbox,
+		Epoch:      spec.Epoch,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &instance{sandbox: sb, done: make(chan struct{})}, nil
+}
+
+type instance struct {
+	sandbox *local.Sandbox
+	once    sync.Once
+	done    chan struct{}
+	err     error
+}
+
+// Backend implements [sandboxhost.Instance].
+func (i *instance) Backend() sandbox.Backend { return i.sandbox }
+
+// Done implements [sandboxhost.Instance].
+func (i *instance) Done() <-chan struct{} { return i.done }
+
+// Stop implements [sandboxhost.Instance].
+func (i *instance) Stop() error {
+	i.once.Do(func() {
+		i.err = i.sandbox.Close()
+		close(i.done)
+	})
+	return i.err
+}

@@ -1,0 +1,255 @@
+package sandboxhost
+
+import (
+	"context"
+	"errors"
+	"net"
+	"os"
+	"path/filepath"
+	"sync"
+
+	"github.com/google/uuid"
+
+	"github.com/controld/controld/rpc"
+	"github.com/controld/controld/rpc/server"
+	"github.com/controld/controld/sandbox"
+)
+
+// Config is what a [Host] is made of. StateDir and Driver are required.
+type Config struct {
+	// StateDir holds sandboxes/TENANT/SANDBOX and journal/. It is made with
+	// mode 0700 where missing.
+	StateDir string
+	Driver   Driver
+	// Tokens are what hello checks; nil refuses everybody.
+	Tokens *Tokens
+	Limits sandbox.Limits
+	Quotas Quotas
+	// Epoch names this life of the host and its sandboxes; a new UUID where
+	// empty.
+	Epoch string
+}
+
+// Host keeps sandboxes. It implements server.Host. The caller closes it.
+type Host struct {
+	cfg Config
+
+	mu      sync.Mutex
+	closed  bool
+	tokens  *Tokens
+	tenants map[string]*tenant
+}
+
+var _ server.Host = (*Host)(nil)
+
+// tenant is what one tenant has and uses.
+type tenant struct {
+	connections, calls gauge
+	sandboxes          map[string]*starting
+}
+
+// starting is a sandbox that starts, runs or could not be started.
+type starting struct {
+	done     chan struct{}
+	instance Instance
+	info     sandbox.Info
+	err      error
+}
+
+// New returns a host without sandboxes: each is started when first used.
+func New(cfg Config) (*Host, error) {
+	cfg.Quotas.fill()
+	if cfg.Epoch == "" {
+		cfg.Epoch = uuid.NewString()
+	}
+	if cfg.Tokens == nil {
+		cfg.Tokens = &Tokens{}
+	}
+	for _, dir := range []string{cfg.StateDir, filepath.Join(cfg.StateDir, "sandboxes"), filepath.Join(cfg.StateDir, "journal")} {
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			return nil, err
+		}
+	}
+	return &Host{cfg: cfg, tokens: cfg.Tokens, tenants: make(map[string]*tenant)}, nil
+}
+
+// Epoch names this life of the host.
+func (h *Host) Epoch() string { return h.cfg.Epoch }
+
+// SetTokens replaces the grants. Sessions that are open stay open.
+func (h *Host) SetTokens(t *Tokens) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.tokens = t
+}
+
+// SetQuotas replaces the bounds of every tenant.
+func (h *Host) SetQuotas(q Quotas) {
+	q.fill()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.cfg.Quotas = q
+	for _, t := range h.tenants {
+		t.bound(q)
+	}
+}
+
+func (t *tenant) bound(q Quotas) {
+	t.connections.mu.Lock()
+	t.connections.most = q.Connections
+	t.connections.mu.Unlock()
+	t.calls.mu.Lock()
+	t.calls.most = q.Calls
+	t.calls.mu.Unlock()
+}
+
+// Backend returns a tenant's sandbox, which it starts where it does not run.
+// Quotas of calls hold on it. ctx ends only this caller's waiting.
+func (h *Host) Backend(ctx context.Context, tenantName, name string) (sandbox.Backend, error) {
+	s, err := h.sandbox(ctx, tenantName, name)
+	if err != nil {
+		return nil, err
+	}
+	return &bounded{Backend: s.instance.Backend(), calls: &h.tenant(tenantName).calls}, nil
+}
+
+// Open implements server.Host.
+func (h *Host) Open(ctx context.Context, hello rpc.HelloParams, _ net.Addr) (*server.Session, error) {
+	h.mu.Lock()
+	tokens := h.tokens
+	h.mu.Unlock()
+	grant, ok := tokens.find(hello.Token)
+	if !ok || hello.Tenant != "" && hello.Tenant != grant.Tenant || !grant.covers(hello.Sandbox) {
+		return nil, &sandbox.Error{Kind: sandbox.KindUnauthenticated, Op: rpc.MethodHello, Message: "the token does not open this"}
+	}
+	t := h.tenant(grant.Tenant)
+	if err := t.connections.take(rpc.MethodHello); err != nil {
+		return nil, err
+	}
+	s, err := h.sandbox(ctx, grant.Tenant, hello.Sandbox)
+	if err != nil {
+		t.connections.give()
+		return nil, err
+	}
+	return &server.Session{
+		Tenant: grant.Tenant, Sandbox: hello.Sandbox,
+		Backend: &bounded{Backend: s.instance.Backend(), calls: &t.calls},
+		Info:    s.info, Epoch: s.info.Epoch,
+		Closed:  s.instance.Done(),
+		Release: t.connections.give,
+	}, nil
+}
+
+func (h *Host) tenant(name string) *tenant {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	t := h.tenants[name]
+	if t == nil {
+		t = &tenant{sandboxes: make(map[string]*starting)}
+		t.connections.what, t.calls.what = "connections", "calls"
+		t.bound(h.cfg.Quotas)
+		h.tenants[name] = t
+	}
+	return t
+}
+
+// sandbox returns a running sandbox. Callers that come at once share the
+// start; a failed start is not remembered, nor a sandbox that has ended.
+func (h *Host) sandbox(ctx context.Context, tenantName, name string) (*starting, error) {
+	t := h.tenant(tenantName)
+	h.mu.Lock()
+	if h.closed {
+		h.mu.Unlock()
+		return nil, &sandbox.Error{Kind: sandbox.KindUnavailable, Op: "start", Reason: sandbox.ReasonDraining, Outcome: sandbox.OutcomeNone}
+	}
+	s := t.sandboxes[name]
+	if s == nil || s.ended() {
+		epoch := h.cfg.Epoch
+		if s != nil {
+			epoch = uuid.NewString() // another life of the sandbox
+		}
+		s = &starting{done: make(chan struct{})}
+		t.sandboxes[name] = s
+		go h.start(context.WithoutCancel(ctx), t, Spec{Tenant: tenantName, Sandbox: name, Epoch: epoch}, s)
+	}
+	h.mu.Unlock()
+	select {
+	case <-s.done:
+		return s, s.err
+	case <-ctx.Done():
+		return nil, sandbox.Cancelled(ctx, "start", "")
+	}
+}
+
+// ended tells whether the sandbox ran and has ended.
+func (s *starting) ended() bool {
+	select {
+	case <-s.done:
+	default:
+		return false
+	}
+	if s.err != nil {
+		return true
+	}
+	select {
+	case <-s.instance.Done():
+		return true
+	default:
+		return false
+	}
+}
+
+func (h *Host) start(ctx context.Context, t *tenant, spec Spec, s *starting) {
+	defer close(s.done)
+	s.instance, s.err = h.startInstance(ctx, spec)
+	if s.err == nil {
+		s.info, s.err = s.instance.Backend().Info(ctx)
+		if s.err != nil {
+			s.instance.Stop()
+		}
+	}
+	if s.err != nil {
+		h.mu.Lock()
+		if t.sandboxes[spec.Sandbox] == s {
+			delete(t.sandboxes, spec.Sandbox)
+		}
+		h.mu.Unlock()
+	}
+}
+
+func (h *Host) startInstance(ctx context.Context, spec Spec) (Instance, error) {
+	spec.Limits = h.cfg.Limits
+	spec.Journal = filepath.Join(h.cfg.StateDir, "journal")
+	spec.Dir = filepath.Join(h.cfg.StateDir, "sandboxes", spec.Tenant, spec.Sandbox)
+	if err := os.MkdirAll(filepath.Dir(spec.Dir), 0o700); err != nil {
+		return nil, sandbox.AsError("start", "", err)
+	}
+	if err := os.Mkdir(spec.Dir, 0o755); err != nil && !errors.Is(err, os.ErrExist) {
+		return nil, sandbox.AsError("start", "", err)
+	}
+	return h.cfg.Driver.Start(ctx, spec)
+}
+
+// Close stops every sandbox and waits. It may be called twice.
+func (h *Host) Close() error {
+	h.mu.Lock()
+	h.closed = true
+	var all []*starting
+	for _, t := range h.tenants {
+		for _, s := range t.sandboxes {
+			all = append(all, s)
+		}
+	}
+	h.mu.Unlock()
+	var wg sync.WaitGroup
+	errs := make([]error, len(all))
+	for i, s := range all {
+		wg.Go(func() {
+			if <-s.done; s.err == nil {
+				errs[i] = s.instance.Stop()
+			}
+		})
+	}
+	wg.Wait()
+	return errors.Join(errs...)
+}
