@@ -88,7 +88,7 @@ func (s *Sandbox) writeLarge(ctx context.Context, path string, content []byte, o
 	if err != nil {
 		return sandbox.WriteInfo{}, err
 	}
-	if _, err := sink.conn.Write(content); err != nil {
+	if _, err := sink.writer.Write(content); err != nil {
 		return sandbox.WriteInfo{}, sink.Abort(err)
 	}
 	return sink.Commit(ctx, sandbox.Commit{Bytes: int64(len(content))})

@@ -28,8 +28,22 @@ type link struct {
 	rpc   *rpc.Conn
 	hello rpc.HelloResult
 	mux   *yamux.Session // nil without
-	// streams counts the goroutines that wait for verdicts on this link.
+
+	// streams are the goroutines that wait for verdicts on this link.
+	mu      sync.Mutex
+	closed  bool
 	streams sync.WaitGroup
+}
+
+// spawn runs f in a goroutine that close waits for; false after close.
+func (l *link) spawn(f func()) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed {
+		return false
+	}
+	l.streams.Go(f)
+	return true
 }
 
 func (l *link) alive() bool {
@@ -42,6 +56,9 @@ func (l *link) alive() bool {
 }
 
 func (l *link) close() {
+	l.mu.Lock()
+	l.closed = true
+	l.mu.Unlock()
 	l.rpc.Close()
 	if l.mux != nil {
 		l.mux.Close()

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"sync"
+	"sync/atomic"
 	"syscall"
 
 	"github.com/controld/controld/dataport"
@@ -20,6 +21,8 @@ type sink struct {
 	id      string
 	conn    net.Conn
 	ctx     context.Context
+	writer  io.Writer
+	written *counter // nil where the writer is a bare descriptor
 	detach  func() bool
 	verdict *verdict
 
@@ -50,25 +53,58 @@ func (s *Sandbox) openWrite(ctx context.Context, path string, opts sandbox.Write
 		l.drop(t.ID)
 		return nil, err
 	}
-	k := &sink{s: s, l: l, id: t.ID, conn: conn, ctx: ctx}
+	k := &sink{s: s, l: l, id: t.ID, conn: conn, writer: conn, ctx: ctx}
+	if !bare(conn) {
+		k.written = &counter{w: conn}
+		k.writer = k.written
+	}
 	k.verdict = l.watch(t.ID, func(v *verdict) {
 		if v.err != nil {
 			conn.Close() // a writer that is blocked on it learns of it
 		}
 	})
-	k.detach = context.AfterFunc(ctx, func() { k.Abort(sandbox.Cancelled(ctx, rpc.MethodWriteFileStream, "")) })
+	k.detach = context.AfterFunc(ctx, func() { k.abort(sandbox.Cancelled(ctx, rpc.MethodWriteFileStream, "")) })
 	return k, nil
 }
 
+// bare tells whether conn is one that the kernel can move bytes to.
+func bare(conn net.Conn) bool {
+	switch conn.(type) {
+	case *net.TCPConn, *net.UnixConn:
+		return true
+	}
+	return false
+}
+
+// counter counts what is written to a connection.
+type counter struct {
+	w io.Writer
+	n atomic.Int64
+}
+
+// Write implements io.Writer.
+func (c *counter) Write(p []byte) (int, error) {
+	n, err := c.w.Write(p)
+	c.n.Add(int64(n))
+	return n, err
+}
+
 // Writer implements [sandbox.Sink].
-func (k *sink) Writer() io.Writer { return k.conn }
+func (k *sink) Writer() io.Writer { return k.writer }
 
 // Commit implements [sandbox.Sink].
 func (k *sink) Commit(ctx context.Context, c sandbox.Commit) (sandbox.WriteInfo, error) {
+	k.detach()
 	if err := k.end(); err != nil {
 		return sandbox.WriteInfo{}, err
 	}
 	defer k.conn.Close()
+	if k.written != nil && k.written.n.Load() < c.Bytes {
+		// Not every transport can tell the server that no more will come.
+		k.l.drop(k.id)
+		return sandbox.WriteInfo{}, &sandbox.Error{Kind: sandbox.KindTruncated, Op: rpc.MethodWriteFileStream,
+			Bytes: sandbox.Some(k.written.n.Load()), Expected: sandbox.Some(c.Bytes)}
+	}
 	if k.s.control.Scheme != dataport.SchemeHybridVsock {
 		dataport.CloseWrite(k.conn)
 	}
@@ -93,7 +129,6 @@ func (k *sink) end() error {
 		return &sandbox.Error{Kind: sandbox.KindConflict, Op: "transfer_commit", Message: "the write has ended"}
 	}
 	k.ended = true
-	k.detach()
 	return nil
 }
 
@@ -116,6 +151,11 @@ func (k *sink) ask(ctx context.Context, lost error) (rpc.VerdictResult, error) {
 
 // Abort implements [sandbox.Sink].
 func (k *sink) Abort(cause error) error {
+	k.detach()
+	return k.abort(cause)
+}
+
+func (k *sink) abort(cause error) error {
 	if k.end() != nil {
 		return reason(cause)
 	}

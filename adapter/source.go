@@ -29,13 +29,14 @@ type verdict struct {
 // goroutine belongs to the link, which waits for it.
 func (l *link) watch(id string, then func(*verdict)) *verdict {
 	v := &verdict{done: make(chan struct{})}
-	l.streams.Add(1)
-	go func() {
-		defer l.streams.Done()
+	ask := func() {
 		v.result, v.err = l.rpc.TransferResult(context.Background(), id)
 		close(v.done)
 		then(v)
-	}()
+	}
+	if !l.spawn(ask) {
+		ask() // fails at once: the link is closed
+	}
 	return v
 }
 
@@ -53,6 +54,8 @@ func (v *verdict) within(d time.Duration) bool {
 
 // source is a read transfer on its data connection.
 type source struct {
+	l            *link
+	id           string
 	conn         net.Conn
 	reader       io.Reader
 	size, length sandbox.Optional[int64]
@@ -60,7 +63,7 @@ type source struct {
 	verdict      *verdict
 	detach       func() bool
 	ctx          context.Context
-	closeOnce    sync.Once
+	quitOnce     sync.Once
 }
 
 // OpenRead implements [sandbox.Backend].
@@ -110,7 +113,7 @@ func (s *Sandbox) claimRead(ctx context.Context, l *link, t *rpc.Transfer, size,
 		l.drop(t.ID)
 		return nil, err
 	}
-	src := &source{conn: conn, reader: conn, size: size, length: length, etag: etag, ctx: ctx}
+	src := &source{l: l, id: t.ID, conn: conn, reader: conn, size: size, length: length, etag: etag, ctx: ctx}
 	counted := &countedReader{conn: conn}
 	if !length.Known {
 		src.reader = counted
@@ -122,11 +125,11 @@ func (s *Sandbox) claimRead(ctx context.Context, l *link, t *rpc.Transfer, size,
 			counted.end(v.result.Bytes)
 		}
 	})
-	src.detach = context.AfterFunc(ctx, func() { conn.Close() })
+	src.detach = context.AfterFunc(ctx, src.quit)
 	return src, nil
 }
 
-// drop aborts a transfer that will not be claimed.
+// drop aborts a transfer that nobody will finish.
 func (l *link) drop(id string) {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
@@ -150,7 +153,7 @@ func (s *source) Reader() io.Reader { return s.reader }
 func (s *source) Finish(sent int64) (sandbox.ReadVerdict, error) {
 	whole := !s.length.Known || sent == s.length.Value
 	if !whole {
-		s.conn.Close() // so that a server that waits for us learns of it
+		s.Close() // so that a server that waits for us learns of it
 	}
 	if !s.verdict.within(patience) {
 		return sandbox.ReadVerdict{}, s.unjudged(sent)
@@ -179,11 +182,22 @@ func (s *source) unjudged(sent int64) error {
 
 // Close implements [sandbox.Source].
 func (s *source) Close() error {
-	s.closeOnce.Do(func() {
-		s.detach()
-		s.conn.Close()
-	})
+	s.detach()
+	s.quit()
 	return nil
+}
+
+// quit closes the connection. A transfer that has no verdict yet is aborted:
+// not every transport tells the server that we are gone.
+func (s *source) quit() {
+	s.quitOnce.Do(func() {
+		s.conn.Close()
+		select {
+		case <-s.verdict.done:
+		default:
+			s.l.spawn(func() { s.l.drop(s.id) })
+		}
+	})
 }
 
 // countedReader ends where the verdict says that the bytes end: an end of

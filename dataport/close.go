@@ -16,21 +16,12 @@ const (
 // closeWriter is a connection that can end its sending side alone.
 type closeWriter interface{ CloseWrite() error }
 
-// CloseWrite ends the sending side of conn where its transport can. Streams of
-// yamux know it as Close.
+// CloseWrite ends the sending side of conn where its transport can.
 func CloseWrite(conn net.Conn) {
 	if cw, ok := conn.(closeWriter); ok {
 		cw.CloseWrite()
-		return
-	}
-	if _, ok := conn.(halfCloser); ok {
-		conn.Close()
 	}
 }
-
-// halfCloser is a yamux stream, by the one method that nothing else has: its
-// Close ends the sending side and leaves reading open.
-type halfCloser interface{ StreamID() uint32 }
 
 // CloseLinger closes conn after a last answer: it shuts the sending side
 // down, reads and drops up to 1 MiB or 1 s, then closes.

@@ -13,6 +13,7 @@ import (
 // as much as it takes to tell every call.
 func (c *Conn) read() {
 	lines := NewLineReader(watchedReader{c}, 0)
+	lines.eager = true
 	for {
 		lines.SetMost(int(c.most.Load()))
 		line, err := lines.Next()

@@ -1,6 +1,10 @@
 package rpc
 
-import "encoding/base64"
+import (
+	"encoding/base64"
+	"encoding/binary"
+	"math/bits"
+)
 
 // content writes a Content: text when b is valid UTF-8 and its JSON string is
 // no longer than its base64, else base64.
@@ -55,16 +59,30 @@ func (s *span) appendPiece(dst []byte, from int) ([]byte, int) {
 // appendEscapedPiece is appendEscaped for as much of s as surely fits into the
 // capacity of dst; it returns how much that was.
 func appendEscapedPiece(dst, s []byte) ([]byte, int) {
-	i := 0
-	for i < len(s) {
-		room := cap(dst) - len(dst)
-		j := skipClean(s[:min(len(s), i+room)], i)
-		dst = append(dst, s[i:j]...)
-		if i = j; i == len(s) || cap(dst)-len(dst) < longestEscape {
-			break
+	out, n, i := dst[:cap(dst)], len(dst), 0
+	for i < len(s) && n+8 <= len(out) {
+		if i+8 <= len(s) {
+			// Eight bytes are stored whatever they are; those behind the
+			// first that needs an escape are written over.
+			x := binary.LittleEndian.Uint64(s[i:])
+			binary.LittleEndian.PutUint64(out[n:], x)
+			m := special(x) &^ (x & highBits)
+			if m == 0 {
+				i, n = i+8, n+8
+				continue
+			}
+			k := bits.TrailingZeros64(m) / 8
+			i, n = i+k, n+k
 		}
-		dst = appendEscape(dst, s[i])
+		if c := s[i]; escapes[c] == 1 {
+			out[n] = c
+			n++
+		} else if n+longestEscape > len(out) {
+			break
+		} else {
+			n = len(appendEscape(out[:n], c))
+		}
 		i++
 	}
-	return dst, i
+	return out[:n], i
 }

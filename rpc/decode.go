@@ -9,25 +9,21 @@ import (
 	"time"
 )
 
-func indexBackslash(b []byte) int {
-	if i := bytes.IndexByte(b, '\\'); i >= 0 {
-		return i
-	}
-	return len(b)
-}
-
+// bytes returns the value in a slice of its own.
 func (t stringToken) bytes() []byte {
-	return appendUnescaped(make([]byte, 0, t.size), t)
+	if !t.escaped {
+		return append(make([]byte, 0, len(t.raw)), t.raw...)
+	}
+	out := make([]byte, t.size)
+	unescape(out, t)
+	return out
 }
 
 func (t stringToken) text() string {
 	if !t.escaped {
 		return string(t.raw)
 	}
-	var b strings.Builder
-	b.Grow(t.size)
-	b.Write(t.bytes())
-	return b.String()
+	return string(t.bytes())
 }
 
 // is compares without allocating.

@@ -3,6 +3,7 @@ package rpc
 import (
 	"encoding/base64"
 	"encoding/binary"
+	"math/bits"
 	"strconv"
 	"strings"
 	"time"
@@ -50,7 +51,7 @@ func (e encoder) str(s string) {
 
 func plainString(s string) bool {
 	for i := 0; i < len(s); i++ {
-		if escapedLen(s[i]) != 1 {
+		if escapes[s[i]] != 1 {
 			return false
 		}
 	}
@@ -113,25 +114,60 @@ func (e encoder) countField(field string, n int64) {
 // and false when b is no UTF-8 or the string would be longer than most.
 func measure(b []byte, most int) (int, bool) {
 	extra := 0
-	for i := skipPlain(b, 0); i < len(b); i = skipPlain(b, i) {
-		if c := b[i]; c < utf8.RuneSelf {
-			extra += escapedLen(c) - 1
-			i++
-			if len(b)+extra > most {
-				return 0, false
+	for i := 0; i < len(b); {
+		if i+8 <= len(b) {
+			x := binary.LittleEndian.Uint64(b[i:])
+			if n, ok := escapesIn(x); ok {
+				extra += n
+				i += 8
+				continue
 			}
-			continue
 		}
-		_, n := utf8.DecodeRune(b[i:])
-		if n == 1 {
+		if c := b[i]; c < utf8.RuneSelf {
+			extra += int(escapes[c]) - 1
+			i++
+		} else if i = skipRunes(b, i); i < 0 {
 			return 0, false
 		}
-		i += n
+		if len(b)+extra > most {
+			return 0, false
+		}
 	}
 	return len(b) + extra, len(b)+extra <= most
 }
 
-// escapedLen is the length of an ASCII byte in a JSON string.
+// escapesIn returns how many bytes eight bytes of ASCII grow by; false when
+// they are no ASCII, or hold a control character without a short escape.
+func escapesIn(x uint64) (int, bool) {
+	if x&highBits != 0 {
+		return 0, false
+	}
+	// Exact for bytes below 0x80: the high bit is set where the byte is less
+	// than 0x20, is a quote, is a backslash.
+	control := ^(x + (0x80-0x20)*lowBits) & highBits
+	found := control | zeroes(x^'"'*lowBits) | zeroes(x^'\\'*lowBits)
+	if control != 0 {
+		// 8 to 13 but 11 have a short escape.
+		short := (x + (0x80-8)*lowBits) &^ (x + (0x80-14)*lowBits) &^ zeroes(x^11*lowBits)
+		if control&^short != 0 {
+			return 0, false
+		}
+	}
+	return bits.OnesCount64(found), true
+}
+
+// zeroes sets the high bit of each byte that is zero; all are below 0x80.
+func zeroes(x uint64) uint64 { return ^(x + 0x7f*lowBits) & highBits }
+
+// escapes holds the length of each byte in a JSON string, beyond ASCII too.
+var escapes = func() (table [256]byte) {
+	for c := range table {
+		table[c] = byte(escapedLen(byte(c)))
+	}
+	return table
+}()
+
+// escapedLen is the length of a byte in a JSON string.
 func escapedLen(c byte) int {
 	switch c {
 	case '"', '\\', '\n', '\r', '\t', '\b', '\f':
@@ -152,13 +188,13 @@ func skipClean(b []byte, i int) int {
 			continue
 		}
 		for j := i; j < i+8; j++ {
-			if escapedLen(b[j]) != 1 {
+			if escapes[b[j]] != 1 {
 				return j
 			}
 		}
 	}
 	for ; i < len(b); i++ {
-		if escapedLen(b[i]) != 1 {
+		if escapes[b[i]] != 1 {
 			return i
 		}
 	}

@@ -1,30 +1,36 @@
 package rpc
 
 import (
+	"encoding/binary"
+	"math/bits"
 	"unicode/utf16"
 	"unicode/utf8"
 )
 
+// shortEscape holds the bytes that stand for another behind a backslash.
+var shortEscape = [256]byte{
+	'"': '"', '\\': '\\', '/': '/', 'b': '\b', 'f': '\f', 'n': '\n', 'r': '\r', 't': '\t',
+}
+
 // checkEscape checks the escape b starts with and returns its length and how
 // many bytes it decodes to.
 func checkEscape(b []byte) (n, size int, fault string) {
-	if len(b) < 2 {
+	switch {
+	case len(b) < 2:
 		return 0, 0, "a string does not end"
-	}
-	switch b[1] {
-	case '"', '\\', '/', 'b', 'f', 'n', 'r', 't':
+	case shortEscape[b[1]] != 0:
 		return 2, 1, ""
-	case 'u':
-		r, n := unicodeEscape(b)
-		switch {
-		case n == 0:
-			return 0, 0, "a bad escape"
-		case r < 0:
-			return 0, 0, "a lone surrogate"
-		}
-		return n, utf8.RuneLen(r), ""
+	case b[1] != 'u':
+		return 0, 0, "a bad escape"
 	}
-	return 0, 0, "a bad escape"
+	r, n := unicodeEscape(b)
+	switch {
+	case n == 0:
+		return 0, 0, "a bad escape"
+	case r < 0:
+		return 0, 0, "a lone surrogate"
+	}
+	return n, utf8.RuneLen(r), ""
 }
 
 // unicodeEscape decodes \uXXXX, or a pair of them, at the start of b. A lone
@@ -68,40 +74,39 @@ func hex4(b []byte) (rune, bool) {
 	return r, true
 }
 
-// appendUnescaped appends the value of a checked string token.
-func appendUnescaped(dst []byte, t stringToken) []byte {
+// unescape writes the value of a checked string token to dst, which has room
+// for exactly that.
+func unescape(dst []byte, t stringToken) {
 	raw := t.raw
-	for t.escaped {
-		i := indexBackslash(raw)
-		dst = append(dst, raw[:i]...)
-		raw = raw[i:]
-		if len(raw) == 0 {
-			return dst
+	for i := 0; ; {
+		n := copyPlain(dst, raw[i:])
+		dst, i = dst[n:], i+n
+		if i == len(raw) {
+			return
 		}
-		if raw[1] == 'u' {
-			r, n := unicodeEscape(raw)
-			dst = utf8.AppendRune(dst, r)
-			raw = raw[n:]
+		if raw[i+1] != 'u' {
+			dst[0] = shortEscape[raw[i+1]]
+			dst, i = dst[1:], i+2
 			continue
 		}
-		dst = append(dst, unescapeByte(raw[1]))
-		raw = raw[2:]
+		r, width := unicodeEscape(raw[i:])
+		dst, i = dst[utf8.EncodeRune(dst, r):], i+width
 	}
-	return append(dst, raw...)
 }
 
-func unescapeByte(c byte) byte {
-	switch c {
-	case 'b':
-		return '\b'
-	case 'f':
-		return '\f'
-	case 'n':
-		return '\n'
-	case 'r':
-		return '\r'
-	case 't':
-		return '\t'
+// copyPlain copies up to the first backslash and returns how much that was.
+func copyPlain(dst, src []byte) int {
+	i := 0
+	for ; i+8 <= len(src) && i+8 <= len(dst); i += 8 {
+		x := binary.LittleEndian.Uint64(src[i:])
+		binary.LittleEndian.PutUint64(dst[i:], x)
+		x ^= '\\' * lowBits
+		if m := (x - lowBits) &^ x & highBits; m != 0 {
+			return i + bits.TrailingZeros64(m)/8
+		}
 	}
-	return c
+	for ; i < len(src) && src[i] != '\\'; i++ {
+		dst[i] = src[i]
+	}
+	return i
 }

@@ -21,7 +21,9 @@ type LineReader struct {
 	// buf[begin:end] was read and not returned; up to scanned there is no
 	// end of line in it.
 	begin, scanned, end int
-	small               [smallLine]byte
+	// eager readers keep the larger buffer while they wait.
+	eager bool
+	small [smallLine]byte
 }
 
 const (
@@ -94,7 +96,9 @@ func (l *LineReader) makeRoom() {
 	held, full := l.end-l.begin, l.end == len(l.buf)
 	small := len(l.buf) == smallLine
 	switch {
-	case held == 0 && small == full:
+	case held == 0 && small && l.eager:
+		l.swap(borrow(1 << minClass))
+	case held == 0 && small == full && !l.eager:
 		// A small buffer that was filled: more is waiting. A borrowed one
 		// that was not: nothing is.
 		if small {

@@ -214,7 +214,7 @@ type stringToken struct {
 // scanString checks the string that starts at the current quote.
 func (d *decoder) scanString() stringToken {
 	b, start := d.data, d.pos+1
-	i, escaped, less := start, false, 0
+	i, less := start, 0
 	for {
 		i = skipPlain(b, i)
 		if i >= len(b) {
@@ -224,28 +224,43 @@ func (d *decoder) scanString() stringToken {
 		switch c := b[i]; {
 		case c == '"':
 			d.pos = i + 1
-			return stringToken{raw: b[start:i], escaped: escaped, size: i - start - less}
+			return stringToken{raw: b[start:i], escaped: less > 0, size: i - start - less}
 		case c == '\\':
+			if i+1 < len(b) && shortEscape[b[i+1]] != 0 {
+				less++
+				i += 2
+				continue
+			}
 			n, size, fault := checkEscape(b[i:])
 			if fault != "" {
 				d.fail(fault)
 				return stringToken{}
 			}
-			escaped = true
 			less += n - size
 			i += n
 		case c < 0x20:
 			d.fail("a raw control character in a string")
 			return stringToken{}
 		default:
-			_, n := utf8.DecodeRune(b[i:])
-			if n == 1 {
+			if i = skipRunes(b, i); i < 0 {
 				d.fail("invalid UTF-8")
 				return stringToken{}
 			}
-			i += n
 		}
 	}
+}
+
+// skipRunes returns the first index behind i that is ASCII, or -1 when what
+// lies between is no UTF-8.
+func skipRunes(b []byte, i int) int {
+	for i < len(b) && b[i] >= utf8.RuneSelf {
+		_, n := utf8.DecodeRune(b[i:])
+		if n == 1 {
+			return -1
+		}
+		i += n
+	}
+	return i
 }
 
 // Eight bytes at a time: one bit a byte.

@@ -54,7 +54,7 @@ func (c *conn) serveMux() {
 		}
 		streams.add(1)
 		all.Go(func() {
-			c.serveStream(stream)
+			c.serveStream(dataport.NewMuxStream(stream))
 			streams.add(-1)
 			<-places
 		})

@@ -61,11 +61,8 @@ func (c *peekedConn) CloseWrite() error { return closeWrite(c.Conn) }
 func (c *peekedConn) NetConn() net.Conn { return c.Conn }
 
 func closeWrite(nc net.Conn) error {
-	switch c := nc.(type) {
-	case interface{ CloseWrite() error }:
+	if c, ok := nc.(interface{ CloseWrite() error }); ok {
 		return c.CloseWrite()
-	case interface{ StreamID() uint32 }:
-		return nc.Close() // a yamux stream: only its sending side
 	}
 	return nil
 }

@@ -46,7 +46,7 @@ type Sandbox struct {
 	execs  sync.WaitGroup
 	null   *os.File // what commands without input read
 	reads  readBuffers
-	sizes  chan os.Signal // SIGXFSZ, which ends a program that does not ask for it
+	sizes  chan os.Signal    // SIGXFSZ, which ends a program that does not ask for it
 	left   map[*run]struct{} // commands whose result was given, with living processes
 }
 
