@@ -29,10 +29,12 @@ type LineReader struct {
 const (
 	smallLine = 512
 	// Buffers of up to 1<<maxClass bytes are pooled.
-	minClass, maxClass = 16, 20
+	minClass, maxClass = 14, 20
+	// usualLine is what a reader borrows first, if its limit is not lower.
+	usualLine = 64 << 10
 )
 
-// lines holds read buffers by size, 64 KiB to 1 MiB.
+// lines holds read buffers by size, 16 KiB to 1 MiB.
 var lines [maxClass - minClass + 1]sync.Pool
 
 // NewLineReader returns a reader of lines of at most most bytes, their end
@@ -97,22 +99,27 @@ func (l *LineReader) makeRoom() {
 	small := len(l.buf) == smallLine
 	switch {
 	case held == 0 && small && l.eager:
-		l.swap(borrow(1 << minClass))
+		l.grow(0)
 	case held == 0 && small == full && !l.eager:
 		// A small buffer that was filled: more is waiting. A borrowed one
 		// that was not: nothing is.
 		if small {
-			l.swap(borrow(1 << minClass))
+			l.grow(0)
 		} else {
 			l.swap(nil)
 		}
 	case held == 0:
 		l.begin, l.scanned, l.end = 0, 0, 0
 	case held == len(l.buf):
-		l.swap(borrow(min(2*held, max(l.most+2, 1<<minClass))))
+		l.grow(2 * held)
 	case full:
 		l.swap(l.buf)
 	}
+}
+
+// grow takes a buffer of about that size, but no larger than the limit needs.
+func (l *LineReader) grow(size int) {
+	l.swap(borrow(min(max(size, usualLine), max(l.most+2, 1<<minClass))))
 }
 
 // swap moves what is held to the start of another buffer, the small one for

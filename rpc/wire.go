@@ -34,7 +34,7 @@ const (
 	// counted as one.
 	MaxDepth = 64
 	// MaxIDBytes is the longest request id, as it is written.
-	MaxIDBytes = 4 << 10
+	MaxIDBytes = 64 << 10
 	// MaxExecTimeout is the longest timeout_s and kill_grace_s.
 	MaxExecTimeout = 604800 * time.Second
 	// maxInt is the first integer that does not travel safely.

@@ -118,9 +118,9 @@ func (h *Host) Open(ctx context.Context, hello rpc.HelloParams, _ net.Addr) (*se
 	h.mu.Lock()
 	tokens := h.tokens
 	h.mu.Unlock()
-	grant, ok := tokens.find(hello.Token)
-	if !ok || hello.Tenant != "" && hello.Tenant != grant.Tenant || !grant.covers(hello.Sandbox) {
-		return nil, &sandbox.Error{Kind: sandbox.KindUnauthenticated, Op: rpc.MethodHello, Message: "the token does not open this"}
+	grant, err := tokens.Authenticate(hello)
+	if err != nil {
+		return nil, err
 	}
 	t := h.tenant(grant.Tenant)
 	if err := t.connections.take(rpc.MethodHello); err != nil {

@@ -13,6 +13,9 @@ import (
 	"os"
 	"regexp"
 	"strings"
+
+	"github.com/controld/controld/rpc"
+	"github.com/controld/controld/sandbox"
 )
 
 // AnySandbox in a token's line lets it open every sandbox of its tenant.
@@ -122,6 +125,17 @@ func (t *Tokens) find(secret string) (Grant, bool) {
 		}
 	}
 	return Grant{}, false
+}
+
+// Authenticate returns what a hello's token opens. A token that is wrong, a
+// tenant that does not match it and a sandbox that it does not cover are all
+// [sandbox.KindUnauthenticated], without a difference.
+func (t *Tokens) Authenticate(hello rpc.HelloParams) (Grant, error) {
+	grant, ok := t.find(hello.Token)
+	if !ok || hello.Tenant != "" && hello.Tenant != grant.Tenant || !grant.covers(hello.Sandbox) {
+		return Grant{}, &sandbox.Error{Kind: sandbox.KindUnauthenticated, Op: rpc.MethodHello, Message: "the token does not open this"}
+	}
+	return grant, nil
 }
 
 // NewSecret returns a new secret, 43 characters, and the line of a token file

@@ -123,11 +123,15 @@ func (cl *call) execute() (m *rpc.Message) {
 
 // incident is the answer to a call whose work panicked.
 func (cl *call) incident(v any) *rpc.Message {
+	return cl.error(cl.c.s.incident("panic in a call", cl.r.Method, v))
+}
+
+// incident logs a panic and returns what the client is told of it.
+func (s *Server) incident(what, method string, v any) *sandbox.Error {
 	id := uuid.NewString()
-	cl.c.s.cfg.Log("panic in a call", "incident", id, "method", cl.r.Method,
-		"panic", fmt.Sprint(v), "stack", string(debug.Stack()))
-	return cl.error(&sandbox.Error{Kind: sandbox.KindInternal, Outcome: sandbox.OutcomeUnknown,
-		Message: "internal error, incident " + id})
+	s.cfg.Log(what, "incident", id, "method", method, "panic", fmt.Sprint(v), "stack", string(debug.Stack()))
+	return &sandbox.Error{Kind: sandbox.KindInternal, Outcome: sandbox.OutcomeUnknown,
+		Message: "internal error, incident " + id}
 }
 
 func (cl *call) error(err error) *rpc.Message {

@@ -70,9 +70,24 @@ func (c *conn) serve(ctx context.Context, deadline time.Time) {
 		c.hello = time.AfterFunc(time.Until(deadline), func() { c.nc.Close() })
 		defer c.hello.Stop()
 	}
-	defer func() { leave() }()
+	stranger := c.peer == nil
 	next, err := c.read(&leave)
 	c.finish(next, err)
+	leave()
+	if stranger && c.peer != nil {
+		c.peer.release()
+	}
+}
+
+// safeLine ends the connection when a line makes the server panic.
+func (c *conn) safeLine(line []byte) (next step) {
+	defer func() {
+		if v := recover(); v != nil {
+			c.refuse(c.s.incident("panic in a connection", "", v))
+			next = hangUp
+		}
+	}()
+	return c.line(line)
 }
 
 // read takes lines until the connection shall end.
@@ -89,10 +104,9 @@ func (c *conn) read(leave *func()) (step, error) {
 		if err != nil {
 			return goOn, err
 		}
-		before := c.peer
-		next := c.line(line)
-		if before == nil && c.peer != nil {
-			defer c.peer.release()
+		stranger := c.peer == nil
+		next := c.safeLine(line)
+		if stranger && c.peer != nil {
 			*leave = c.s.epochs.join(c.peer.session.Closed, c.epochEnded)
 		}
 		if next == upgrade {

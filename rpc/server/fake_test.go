@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"github.com/controld/controld/sandbox"
 )
@@ -24,6 +25,8 @@ type fake struct {
 	writes  chan string   // where set, told of each write, which then waits for release
 	commit  chan struct{} // where set, commits wait for it to be closed
 	seen    any           // the options of the last call
+	// committing counts the commits that began.
+	committing atomic.Int64
 }
 
 func newFake() *fake {
@@ -232,6 +235,7 @@ type sink struct {
 func (s *sink) Writer() io.Writer { return &s.buf }
 
 func (s *sink) Commit(ctx context.Context, c sandbox.Commit) (sandbox.WriteInfo, error) {
+	s.f.committing.Add(1)
 	if s.f.commit != nil {
 		<-s.f.commit
 	}

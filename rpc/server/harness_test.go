@@ -27,8 +27,9 @@ type rig struct {
 	cfg    server.Config
 	epoch  chan struct{}
 	// released counts the sessions that were given back.
-	released atomic.Int64
-	opening  chan struct{} // where set, Open waits for it
+	released  atomic.Int64
+	releasing func()
+	opening   chan struct{} // where set, Open waits for it
 }
 
 // start starts a server; adjust may change its configuration.
@@ -73,12 +74,20 @@ func (g *rig) Open(ctx context.Context, p rpc.HelloParams, _ net.Addr) (*server.
 			return nil, sandbox.Cancelled(ctx, "hello", "")
 		}
 	}
+	if p.Token == "panic" {
+		panic("boom")
+	}
 	if p.Token != "good" || p.Tenant != "" && p.Tenant != "acme" || p.Sandbox == "forbidden" {
 		return nil, &sandbox.Error{Kind: sandbox.KindUnauthenticated, Message: "wrong token"}
 	}
 	return &server.Session{
 		Tenant: "acme", Sandbox: p.Sandbox, Backend: g.fake, Info: fakeInfo(), Epoch: "e1", Closed: g.epoch,
-		Release: func() { g.released.Add(1) },
+		Release: func() {
+			if g.releasing != nil {
+				g.releasing()
+			}
+			g.released.Add(1)
+		},
 	}, nil
 }
 

@@ -49,7 +49,7 @@ func open(t *testing.T, o Options) *Sandbox {
 	}
 	before := countFDs(t)
 	t.Cleanup(func() {
-		eventually(t, "descriptors are closed", func() bool { return countFDs(t) <= before+2*len(s.left)+extraFDs(s) })
+		eventually(t, "descriptors are closed", func() bool { return countFDs(t) <= before+4*s.leftCount()+extraFDs(s) })
 		if err := s.Close(); err != nil {
 			t.Error("Close:", err)
 		}

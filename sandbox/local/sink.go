@@ -156,6 +156,9 @@ func (k *sink) commit(ctx context.Context, c sandbox.Commit) (sandbox.WriteInfo,
 	if k.opts.IfMatch != "" && (!there || was.etag() != k.opts.IfMatch) {
 		return none, failKind(sandbox.KindConflict, k.op, k.path, "the file is another version, or not there")
 	}
+	if err := k.temp.seal(); err != nil {
+		return none, k.fail(err)
+	}
 	v, err := k.dress(was, there)
 	if err != nil {
 		return none, k.fail(err)

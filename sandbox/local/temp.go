@@ -16,10 +16,11 @@ import (
 // recorded before.
 type temp struct {
 	s      *Sandbox
-	dir    int // not owned
-	file   *os.File
-	name   string // empty while it has none
-	forget func() // takes the record of the name back
+	dir    int      // not owned
+	file   *os.File // for writing
+	reader *os.File // after seal
+	name   string   // empty while it has none
+	forget func()   // takes the record of the name back
 }
 
 // newTemp makes a temp, for writing.
@@ -67,33 +68,28 @@ func (t *temp) record() (err error) {
 func (t *temp) fd() int { return int(t.file.Fd()) }
 
 // publish makes the temp stand under name, whatever stood there. fresh says
-// that nothing stood there a moment ago.
-//
-// The file is closed for writing before it gets its name, and no child can
-// hold a copy of the descriptor: between fork and exec a child has all of
-// them, and a program is not started while it is open for writing anywhere
-// (ETXTBSY). Such children exist only under ForkLock.
+// that nothing stood there a moment ago. The file is closed for writing, by
+// everybody, before it gets the name: a program is not started while it is
+// open for writing anywhere.
 func (t *temp) publish(name string, fresh bool) error {
-	at, err := root.Reopen(t.fd(), unix.O_PATH)
-	if err != nil {
-		t.drop()
-		return err
-	}
-	defer unix.Close(at)
-	err = t.file.Close()
-	forkBarrier()
+	err := t.file.Close()
+	awaitClosed(int(t.reader.Fd()))
 	if err == nil {
-		err = t.place(at, name, fresh)
+		err = t.place(int(t.reader.Fd()), name, fresh)
 	}
-	t.dropName()
+	t.drop()
 	return err
 }
 
-// forkBarrier waits until no child that was being started is left with a
-// copy of this process's descriptors.
-func forkBarrier() {
-	syscall.ForkLock.RLock()
-	syscall.ForkLock.RUnlock() //nolint:staticcheck // passing through is all
+// seal opens the temp for reading as well. That has to be done before it gets
+// a mode that may forbid it.
+func (t *temp) seal() error {
+	fd, err := root.Reopen(t.fd(), unix.O_RDONLY)
+	if err != nil {
+		return err
+	}
+	t.reader = os.NewFile(uintptr(fd), "temp")
+	return nil
 }
 
 // place links and renames the closed file.
@@ -143,9 +139,12 @@ func (t *temp) verify(at int) error {
 	return nil
 }
 
-// drop removes the temp.
+// drop closes the temp and removes what name it has left.
 func (t *temp) drop() {
 	t.file.Close()
+	if t.reader != nil {
+		t.reader.Close()
+	}
 	t.dropName()
 }
 

@@ -8,6 +8,7 @@ import (
 	"os"
 
 	"github.com/controld/controld/sandbox"
+	"github.com/controld/controld/sandbox/local/root"
 	"golang.org/x/sys/unix"
 )
 
@@ -115,10 +116,14 @@ func (k *sink) writeInPlace() (sandbox.WriteInfo, error) {
 	f := os.NewFile(uintptr(fd), k.path)
 	err = k.fillInPlace(f)
 	v, lookErr := look(fd)
+	reader, readErr := root.Reopen(fd, unix.O_RDONLY|unix.O_NONBLOCK)
 	if closeErr := f.Close(); err == nil {
 		err = closeErr
 	}
-	forkBarrier()
+	if readErr == nil { // who may not read it cannot be kept from running it
+		awaitClosed(reader)
+		unix.Close(reader)
+	}
 	if err == nil {
 		err = lookErr
 	}

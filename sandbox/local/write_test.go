@@ -330,7 +330,9 @@ func TestSinkAborts(t *testing.T) {
 		}()
 		must(io.WriteString(w, "half"))
 		cancel()
-		want(t, <-done, sandbox.KindCancelled, "write_file_stream", "")
+		if err := <-done; sandbox.KindOf(err) != sandbox.KindCancelled {
+			t.Error(err)
+		}
 		if get(t, dir+"/f") != "old" {
 			t.Error("replaced")
 		}

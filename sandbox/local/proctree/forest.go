@@ -34,8 +34,8 @@ type Options struct {
 // Forest is a set of process trees.
 type Forest struct {
 	kind   holder
-	reaper *reaper // nil where orphans go elsewhere
-	stop   func()  // undoes the signal set-up
+	reaper *reaper
+	stop   func() // undoes the signal set-up
 
 	mu     sync.Mutex
 	trees  map[*Tree]struct{}
@@ -94,10 +94,8 @@ func Open(o Options) (*Forest, error) {
 			return nil, err
 		}
 		f.kind = w
-		f.reaper = startReaper(w.tidy)
-	} else if adoptsOrphans() {
-		f.reaper = startReaper(newOrphanage(f.roots).tidy)
 	}
+	f.reaper = startReaper(newOrphanage(f.roots).tidy)
 	f.stop = unignore()
 	return f, nil
 }
@@ -186,9 +184,7 @@ func (f *Forest) Close(patience time.Duration) bool {
 		<-t.exited
 		t.Release()
 	}
-	if f.reaper != nil {
-		f.reaper.stop()
-	}
+	f.reaper.stop()
 	f.kind.close()
 	f.stop()
 	return empty

@@ -19,9 +19,6 @@ const foreignGrace = 2 * time.Second
 // reapDelay gathers the ends of many processes into one look.
 const reapDelay = 10 * time.Millisecond
 
-// adoptsOrphans tells whether orphans come to this process anyway.
-func adoptsOrphans() bool { return os.Getpid() == 1 }
-
 // reaper calls tidy some time after children ended. tidy returns whether it
 // wants to be called again later.
 type reaper struct {
@@ -79,6 +76,9 @@ func newOrphanage(roots func() map[int]bool) *orphanage {
 // tidy reaps what can be told to be an orphan and returns whether a zombie is
 // left whose owner may still come.
 func (o *orphanage) tidy() bool {
+	if !adoptsOrphans() {
+		return false
+	}
 	pids, ok := childrenOf(o.self)
 	if !ok {
 		for _, p := range table() {

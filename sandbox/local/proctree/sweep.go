@@ -71,7 +71,6 @@ func sweepProcess(leader key, mark string) {
 	w := &walks{trees: make(map[*walked]struct{}), self: -1, sid: -1}
 	t := &walked{all: w, root: leader, members: make(map[key]bool), sessions: map[int]bool{leader.pid: true}}
 	w.trees[t] = struct{}{}
-	w.orphans = newOrphanage(w.roots)
 	t.kill()
 	t.waitEmpty(sweepPatience)
 }

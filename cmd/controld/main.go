@@ -1,0 +1,89 @@
+// Command controld is the daemon, the agent inside a sandbox and the client,
+// in one binary. `controld --help` lists the commands.
+package main
+
+import (
+	"context"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+)
+
+func main() {
+	os.Exit(run(os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
+}
+
+// app is what every command has at hand.
+type app struct {
+	stdin          io.Reader
+	stdout, stderr io.Writer
+	client         clientFlags
+}
+
+// run runs one command line and returns its exit code.
+func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	a := &app{stdin: stdin, stdout: stdout, stderr: stderr}
+	root := a.rootCommand()
+	root.SetArgs(args)
+	cmd, err := root.ExecuteContextC(ctx)
+	if err == nil {
+		return exitOK
+	}
+	return a.report(ctx, cmd, err)
+}
+
+func (a *app) rootCommand() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "controld",
+		Short: "The place where AI agents do their work",
+		Long: `controld runs sandboxes for AI agents and talks to them.
+
+  controld serve --dev          start a daemon for development
+  controld exec -- uname -a     run a command in the sandbox
+  controld cp big.bin :big.bin  copy a file into it
+
+Exit codes: 0 ok, 1 failure, 2 usage, 3 not found, 4 permission or
+authentication, 5 conflict, 6 unreachable or timeout, 7 limit. exec gives the
+command's own; its own failures are 125, cannot run 126, not found 127,
+timeout 124, signal 128+n.`,
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		Args:          cobra.ArbitraryArgs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return usagef("unknown command %q; see controld --help", args[0])
+			}
+			return cmd.Help()
+		},
+	}
+	root.SetIn(a.stdin)
+	root.SetOut(a.stdout)
+	root.SetErr(a.stderr)
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return &usageError{err.Error()} })
+	root.AddGroup(&cobra.Group{ID: groupDaemon, Title: "Daemon:"}, &cobra.Group{ID: groupClient, Title: "Client:"})
+	root.AddCommand(a.serveCommand(), a.agentCommand(), a.tokenCommand(), a.configCommand(), a.versionCommand())
+	root.AddCommand(a.execCommand(), a.cpCommand(), a.catCommand(), a.putCommand(), a.lsCommand(), a.statCommand(),
+		a.mkdirCommand(), a.rmCommand(), a.existsCommand(), a.pingCommand(), a.benchCommand())
+	return root
+}
+
+// The groups in which help lists the commands.
+const (
+	groupDaemon = "daemon"
+	groupClient = "client"
+)
+
+// args wraps a check of the number of arguments into a usage error.
+func args(check cobra.PositionalArgs) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if err := check(cmd, args); err != nil {
+			return usagef("%s: %v; see controld %s --help", cmd.Name(), err, cmd.Name())
+		}
+		return nil
+	}
+}

@@ -1,0 +1,254 @@
+package daemon
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+
+	sdaemon "github.com/coreos/go-systemd/v22/daemon"
+	"github.com/google/uuid"
+	"github.com/rs/zerolog"
+
+	"github.com/controld/controld/dataport"
+	"github.com/controld/controld/rpc/server"
+	"github.com/controld/controld/sandbox"
+	"github.com/controld/controld/sandbox/local"
+	"github.com/controld/controld/sandboxhost"
+	"github.com/controld/controld/sandboxhost/driver/host"
+	"github.com/controld/controld/transfer"
+)
+
+// Options are what a daemon is given beside its configuration.
+type Options struct {
+	// Version is told to clients.
+	Version string
+	// Log takes the log; os.Stderr where nil.
+	Log io.Writer
+	// Ready, where not nil, is called once when every listener accepts.
+	Ready func(Ready)
+	// Drain, when it is closed, ends the daemon in good order.
+	Drain <-chan struct{}
+	// Reload has the daemon read tokens, limits and log level anew, with
+	// what Load returns.
+	Reload <-chan struct{}
+	Load   func() (Config, error)
+}
+
+// Ready is what the ready file says.
+type Ready struct {
+	PID     int      `json:"pid"`
+	Control []string `json:"control"`
+	Data    []string `json:"data"`
+	Admin   string   `json:"admin,omitempty"`
+	Epoch   string   `json:"epoch"`
+}
+
+// ErrNotDrained is what Run returns when the drain ran into its timeout or
+// the daemon was stopped before it had drained.
+var ErrNotDrained = errors.New("stopped before everything had ended")
+
+// Daemon is one controld. Make it with [New], run it once.
+type Daemon struct {
+	cfg  Config
+	opts Options
+	log  zerolog.Logger
+
+	lock      *os.File
+	host      *sandboxhost.Host
+	transfers *transfer.Table
+	server    *server.Server
+	dataURLs  []string
+	draining  atomic.Bool
+	serving   sync.WaitGroup
+}
+
+// New checks a configuration. Nothing is opened before [Daemon.Run].
+func New(cfg Config, opts Options) (*Daemon, error) {
+	if err := cfg.Check(); err != nil {
+		return nil, err
+	}
+	if opts.Log == nil {
+		opts.Log = os.Stderr
+	}
+	if opts.Version == "" {
+		opts.Version = "dev"
+	}
+	return &Daemon{cfg: cfg, opts: opts, log: newLogger(opts.Log, cfg.LogFormat, cfg.LogLevel)}, nil
+}
+
+// Run serves until ctx ends, which stops at once, or Options.Drain is closed,
+// which drains first. It returns nil after a whole drain, [ErrNotDrained]
+// after any other stop and anything else when it could not start.
+func (d *Daemon) Run(ctx context.Context) error {
+	if err := d.open(); err != nil {
+		return err
+	}
+	defer d.close()
+	listeners, err := d.listen()
+	if err != nil {
+		return err
+	}
+	// Connections end with the server, not with ctx: a drain outlives it.
+	for _, l := range listeners.planes {
+		d.serving.Go(func() { d.server.Serve(context.Background(), l.Listener, l.planes) })
+	}
+	stopAdmin := d.serveAdmin(listeners.admin)
+	defer stopAdmin()
+	if err := d.ready(listeners.ready); err != nil {
+		return err
+	}
+	defer os.Remove(d.cfg.ReadyFile)
+	return d.wait(ctx)
+}
+
+// open takes the state directory, sweeps what a dead daemon left there and
+// makes the rooms below.
+func (d *Daemon) open() error {
+	tokens, err := sandboxhost.LoadTokens(d.cfg.Tokens)
+	if err != nil {
+		return fmt.Errorf("tokens: %w", err)
+	}
+	if d.cfg.ReadyFile != "" {
+		os.Remove(d.cfg.ReadyFile)
+	}
+	if err := os.MkdirAll(d.cfg.StateDir, 0o700); err != nil {
+		return fmt.Errorf("state-dir: %w", err)
+	}
+	if d.lock, err = lockFile(filepath.Join(d.cfg.StateDir, "lock")); err != nil {
+		return err
+	}
+	if err := local.Sweep(filepath.Join(d.cfg.StateDir, "journal")); err != nil {
+		d.log.Warn().Err(err).Msg("sweeping what an earlier daemon left")
+	}
+	d.host, err = sandboxhost.New(sandboxhost.Config{
+		StateDir: d.cfg.StateDir, Driver: host.Driver{Cgroups: local.Cgroups(d.cfg.Cgroups)}, Tokens: tokens,
+		Limits: d.cfg.Limits(), Quotas: d.cfg.quotas(), Epoch: uuid.NewString(),
+	})
+	if err != nil {
+		d.lock.Close()
+		return fmt.Errorf("state-dir: %w", err)
+	}
+	d.log.Warn().Str("driver", d.cfg.Driver).Msg("this driver is no isolation: commands run as this user on this machine")
+	d.transfers = transfer.NewTable(transfer.Config{TokenTTL: d.cfg.TokenTTL, Kept: d.cfg.KeptOutcomes, MaxLive: d.cfg.MaxTransfers})
+	d.server = server.New(server.Config{
+		Host: d.host, Transfers: d.transfers, Limits: d.cfg.Limits(), ServerName: "controld/" + d.opts.Version,
+		DataURLs: func(net.Addr) []string { return d.dataURLs },
+		Pump:     dataport.NewPump(d.cfg.StallTimeout, d.splices()),
+		Log:      events(d.log),
+	})
+	return nil
+}
+
+func (d *Daemon) splices() int {
+	if d.cfg.MaxSplices == 0 && os.Geteuid() != 0 {
+		return 48
+	}
+	return d.cfg.MaxSplices
+}
+
+// close ends everything in the order in which it was used.
+func (d *Daemon) close() {
+	gone := &sandbox.Error{Kind: sandbox.KindUnavailable, Op: "transfer", Reason: sandbox.ReasonDraining, Outcome: sandbox.OutcomeNone}
+	d.transfers.Close(gone)
+	d.server.Close()
+	d.serving.Wait()
+	if err := d.host.Close(); err != nil {
+		d.log.Warn().Err(err).Msg("stopping sandboxes")
+	}
+	d.lock.Close()
+}
+
+// ready tells everybody who waits for it that every listener accepts.
+func (d *Daemon) ready(r Ready) error {
+	r.PID, r.Epoch = os.Getpid(), d.host.Epoch()
+	if d.cfg.ReadyFile != "" {
+		text, err := json.Marshal(r)
+		if err != nil {
+			return err
+		}
+		if err := WriteWhole(d.cfg.ReadyFile, append(text, '\n'), 0o644); err != nil {
+			return fmt.Errorf("ready-file: %w", err)
+		}
+	}
+	sdaemon.SdNotify(false, sdaemon.SdNotifyReady)
+	d.log.Info().Strs("control", r.Control).Strs("data", r.Data).Str("admin", r.Admin).Str("epoch", r.Epoch).Msg("ready")
+	if d.opts.Ready != nil {
+		d.opts.Ready(r)
+	}
+	return nil
+}
+
+// wait serves until it is told to end.
+func (d *Daemon) wait(ctx context.Context) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return ErrNotDrained
+		case <-d.opts.Drain:
+			return d.drain(ctx)
+		case <-d.opts.Reload:
+			d.reload()
+		}
+	}
+}
+
+func (d *Daemon) drain(ctx context.Context) error {
+	d.draining.Store(true)
+	sdaemon.SdNotify(false, sdaemon.SdNotifyStopping)
+	d.log.Info().Dur("timeout", d.cfg.DrainTimeout).Msg("draining")
+	ctx, cancel := context.WithTimeout(ctx, d.cfg.DrainTimeout)
+	defer cancel()
+	if err := d.server.Drain(ctx); err != nil {
+		d.log.Warn().Int("transfers", d.transfers.Live()).Msg("drain timed out")
+		return ErrNotDrained
+	}
+	d.log.Info().Msg("drained")
+	return nil
+}
+
+// reload takes over what may change while the daemon runs.
+func (d *Daemon) reload() {
+	cfg := d.cfg
+	if d.opts.Load != nil {
+		loaded, err := d.opts.Load()
+		if err == nil {
+			err = loaded.Check()
+		}
+		if err != nil {
+			d.log.Error().Err(err).Msg("reload: configuration kept as it was")
+			return
+		}
+		cfg = loaded
+	}
+	tokens, err := sandboxhost.LoadTokens(cfg.Tokens)
+	if err != nil {
+		d.log.Error().Err(err).Msg("reload: tokens kept as they were")
+		return
+	}
+	d.host.SetTokens(tokens)
+	d.host.SetQuotas(cfg.quotas())
+	d.log = newLogger(d.opts.Log, cfg.LogFormat, cfg.LogLevel)
+	d.log.Info().Msg("reloaded")
+}
+
+// WriteWhole writes a file so that a reader sees it whole or not at all.
+func WriteWhole(path string, data []byte, mode os.FileMode) error {
+	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-*")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(f.Name())
+	_, err = f.Write(data)
+	err = errors.Join(err, f.Chmod(mode), f.Close())
+	if err != nil {
+		return err
+	}
+	return os.Rename(f.Name(), path)
+}
