@@ -1,0 +1,171 @@
+// Package integration holds what only the whole can show: end to end, faults,
+// load, and the architecture itself. Nothing imports it.
+package integration
+
+import (
+	"bytes"
+	"encoding/json"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/controld/controld"
+
+// layer says what a room may depend on: itself and what lies below it, the
+// rooms of allow with what lies below them, and outside the standard library
+// the modules of outside (nil: any).
+type layer struct {
+	room    string
+	allow   []string
+	outside []string
+	forbid  []string
+	why     string
+}
+
+var layers = []layer{
+	{room: "sandbox", outside: []string{}, why: "the contract is the standard library's alone"},
+	{room: "sandbox/sandboxtest", allow: []string{"sandbox"}, why: "the suite sees the contract alone"},
+	{room: "sandbox/local", allow: []string{"sandbox"}, why: "the machine itself knows no wire"},
+	{room: "rpc", allow: []string{"sandbox"}, why: "the wire knows no socket and no server"},
+	{room: "transfer", allow: []string{"sandbox"}, outside: []string{"github.com/google/uuid"}, why: "the state machine knows no bytes"},
+	{room: "dataport", allow: []string{"sandbox"}, why: "the pumps know no JSON"},
+	{room: "rpc/server", allow: []string{"sandbox", "rpc", "transfer", "dataport"}, why: "the server serves any backend"},
+	{room: "adapter", allow: []string{"sandbox", "rpc", "dataport"}, forbid: []string{"github.com/rs/zerolog", "os/exec", module + "/rpc/server"},
+		why: "the adapter is linked into somebody else's program"},
+	{room: "sandboxhost", allow: []string{"sandbox", "sandbox/local", "rpc", "rpc/server", "adapter", "dataport", "transfer"}, why: "the host is no daemon"},
+	{room: "sandboxhost/daemon", allow: []string{"sandbox", "sandbox/local", "rpc", "rpc/server", "adapter", "dataport", "transfer", "sandboxhost", "sandboxhost/driver/host"},
+		why: "the composition knows no flags"},
+	{room: "cmd/runtime-demo", allow: []string{"sandbox", "sandbox/local", "adapter", "sandboxhost/daemon"}, why: "the demo is a runtime, not a part of the daemon"},
+}
+
+// listed is what go list says of a package.
+type listed struct {
+	ImportPath string
+	Imports    []string
+	Standard   bool
+	Module     *struct{ Path string }
+}
+
+func goList(t *testing.T, args ...string) []listed {
+	t.Helper()
+	cmd := exec.Command("go", append([]string{"list", "-e", "-json=ImportPath,Imports,Standard,Module"}, args...)...)
+	cmd.Dir = ".."
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("go list: %v", err)
+	}
+	var all []listed
+	for dec := json.NewDecoder(bytes.NewReader(out)); dec.More(); {
+		var p listed
+		if err := dec.Decode(&p); err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, p)
+	}
+	return all
+}
+
+// TestLayers holds the table of rooms in docs/architecture.md: imports point
+// down. Direct imports of our own are checked room by room; what they lead to
+// follows, since each room on the way is checked as well.
+func TestLayers(t *testing.T) {
+	all := goList(t, "./...")
+	for _, l := range layers {
+		path := module + "/" + l.room
+		found := false
+		for _, p := range all {
+			if p.ImportPath == path {
+				found = true
+				l.checkImports(t, p)
+			}
+		}
+		if !found {
+			t.Errorf("room %s does not exist: the rule would rot", l.room)
+		}
+		l.checkDeps(t, path)
+	}
+}
+
+func (l layer) checkImports(t *testing.T, p listed) {
+	for _, imp := range p.Imports {
+		room, ours := strings.CutPrefix(imp, module+"/")
+		if !ours || slices.Contains(l.allow, room) || strings.HasPrefix(room, l.room+"/") {
+			continue
+		}
+		t.Errorf("%s imports %s: %s", l.room, room, l.why)
+	}
+}
+
+func (l layer) checkDeps(t *testing.T, path string) {
+	if l.outside == nil && l.forbid == nil {
+		return
+	}
+	for _, p := range goList(t, "-deps", path) {
+		if slices.Contains(l.forbid, p.ImportPath) {
+			t.Errorf("%s depends on %s: %s", l.room, p.ImportPath, l.why)
+		}
+		outside := !p.Standard && p.Module != nil && p.Module.Path != module
+		if l.outside != nil && outside && !slices.Contains(l.outside, p.Module.Path) {
+			t.Errorf("%s depends on %s: %s", l.room, p.ImportPath, l.why)
+		}
+	}
+}
+
+// TestEveryRoomIsInTheTable finds packages that no rule speaks of.
+func TestEveryRoomIsInTheTable(t *testing.T) {
+	for _, p := range goList(t, "./...") {
+		room := strings.TrimPrefix(p.ImportPath, module+"/")
+		if strings.HasPrefix(room, "cmd/") || strings.HasPrefix(room, "integration") {
+			continue // may import anything
+		}
+		known := slices.ContainsFunc(layers, func(l layer) bool {
+			return room == l.room || strings.HasPrefix(room, l.room+"/")
+		})
+		if !known {
+			t.Errorf("package %s is in no room of the table", room)
+		}
+	}
+}
+
+// TestEveryPackageSaysWhatItIsFor wants exactly one package comment each.
+func TestEveryPackageSaysWhatItIsFor(t *testing.T) {
+	comments := map[string]int{}
+	err := filepath.WalkDir("..", func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if d.IsDir() && strings.HasPrefix(d.Name(), ".") && d.Name() != ".." || d.Name() == "testdata" {
+			return fs.SkipDir
+		}
+		if d.IsDir() || !strings.HasSuffix(path, ".go") {
+			return nil
+		}
+		if strings.HasSuffix(path, "_test.go") && filepath.Dir(path) != "../integration" {
+			return nil
+		}
+		file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.PackageClauseOnly|parser.ParseComments)
+		if err != nil {
+			return err
+		}
+		dir := filepath.Dir(path)
+		comments[dir] += 0
+		if file.Doc != nil {
+			comments[dir]++
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for dir, n := range comments {
+		if n != 1 {
+			t.Errorf("%s has %d package comments, want 1", dir, n)
+		}
+	}
+}

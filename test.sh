@@ -1,0 +1,73 @@
+#!/usr/bin/env bash
+# Runs the project's checks: ./test.sh runs all of them, ./test.sh PART... some.
+# Parts: format vet lint build unit fuzz load. As root on Debian it installs
+# what the tests use; as an ordinary user it installs nothing and names what is
+# missing.
+set -euo pipefail
+cd "$(dirname "$0")"
+
+FUZZTIME=${FUZZTIME:-20s}
+
+say() { printf '\n== %s\n' "$*"; }
+
+need() { # need COMMAND PACKAGE: a command that tests use
+	command -v "$1" >/dev/null && return
+	if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
+		say "installing $2"
+		{ apt-get install -y -qq "$2" || { apt-get update -qq && apt-get install -y -qq "$2"; }; } >/dev/null 2>&1 && return
+	fi
+	echo "missing: $1 (Debian package $2); the tests that use it are left out"
+}
+
+format() {
+	say "gofmt"
+	local out
+	out=$(gofmt -l .)
+	[ -z "$out" ] || { echo "not formatted:"; echo "$out"; return 1; }
+}
+
+vet() {
+	say "go vet"
+	go vet ./...
+}
+
+lint() {
+	say "staticcheck"
+	go tool -modfile=tools/go.mod staticcheck ./...
+}
+
+build() {
+	say "build for linux and darwin"
+	GOOS=linux go build ./...
+	GOOS=darwin GOARCH=arm64 go build ./...
+}
+
+unit() {
+	say "tests, with the race detector"
+	need strace strace
+	go test -race -shuffle=on -timeout 15m ./...
+}
+
+fuzz() {
+	say "fuzzing, $FUZZTIME a target"
+	grep -rHo --include='*_test.go' '^func Fuzz[A-Za-z0-9_]*' . | while IFS=: read -r file target; do
+		target=${target#func }
+		echo "-- $target in $(dirname "$file")"
+		go test -run '^$' -fuzz "^$target\$" -fuzztime "$FUZZTIME" "./$(dirname "$file")" </dev/null
+	done
+}
+
+load() {
+	[ -d integration/load ] || return 0
+	say "load, the quick part"
+	go run ./integration/load -quick
+}
+
+[ $# -gt 0 ] || set -- format vet lint build unit fuzz load
+for part; do
+	case $part in
+	format | vet | lint | build | unit | fuzz | load) "$part" ;;
+	*) echo "unknown part: $part" >&2 && exit 2 ;;
+	esac
+done
+say "all passed: $*"
