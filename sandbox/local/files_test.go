@@ -203,11 +203,9 @@ func TestExists(t *testing.T) {
 }
 
 func TestMkdir(t *testing.T) {
-	defer syscall.Umask(syscall.Umask(0o777))
 	s := open(t, Options{})
-	syscall.Umask(0o022)
 	dir := tree(t, s)
-	syscall.Umask(0o077)
+	defer syscall.Umask(syscall.Umask(0o777))
 	for _, c := range []struct {
 		path      string
 		recursive bool
@@ -226,6 +224,7 @@ func TestMkdir(t *testing.T) {
 			want(t, err, c.kind, "mkdir", c.path)
 		}
 	}
+	syscall.Umask(0o022)
 	for _, d := range []string{"new", "new2", "x", "x/y", "x/y/z", "x/y/v", "dir/deep/er"} {
 		if st, err := os.Stat(dir + "/" + d); err != nil || st.Mode().Perm() != 0o755 {
 			t.Errorf("%s: %v %v", d, st, err)

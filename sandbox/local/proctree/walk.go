@@ -62,7 +62,7 @@ func (w *walks) start(c Command) (*os.Process, group, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	t := &walked{all: w, root: key{pid: p.Pid}, members: make(map[key]bool), sessions: map[int]bool{p.Pid: true}, quit: make(chan struct{})}
+	t := &walked{all: w, root: key{pid: p.Pid}, members: make(map[key]bool), recorded: make(map[key]bool), sessions: map[int]bool{p.Pid: true}, quit: make(chan struct{})}
 	if line, ok := readProc(p.Pid); ok { // not waited for yet, so it is there
 		t.root = line.key
 	}
@@ -71,10 +71,8 @@ func (w *walks) start(c Command) (*os.Process, group, error) {
 			t.mark = entry
 		}
 	}
-	if w.record != nil {
-		w.record(Remains{PID: t.root.pid, Start: t.root.start, Mark: t.mark})
-	}
 	w.mu.Lock()
+	t.recordSession(proc{key: t.root, sid: t.root.pid})
 	w.trees[t] = struct{}{}
 	w.mu.Unlock()
 	t.watching.Go(t.watch)

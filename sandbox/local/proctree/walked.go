@@ -22,6 +22,7 @@ type walked struct {
 	waited   bool
 	killing  bool
 	members  map[key]bool // true: not a zombie when last seen
+	recorded map[key]bool // leaders of sessions
 	sessions map[int]bool
 }
 
@@ -60,6 +61,7 @@ func (t *walked) adopt(v view, first proc) {
 			continue
 		}
 		t.members[p.key] = p.live()
+		t.recordSession(p)
 		// Before its setsid the first process is in this program's session.
 		if p.sid != t.all.sid && !t.sessions[p.sid] {
 			t.sessions[p.sid] = true
@@ -67,6 +69,16 @@ func (t *walked) adopt(v view, first proc) {
 		}
 		todo = append(todo, v.children[p.pid]...)
 	}
+}
+
+// recordSession writes down a member that leads a session of its own: when
+// this process has died, nothing else tells whose it was.
+func (t *walked) recordSession(p proc) {
+	if t.all.record == nil || p.sid != p.pid || t.recorded[p.key] {
+		return
+	}
+	t.recorded[p.key] = true
+	t.all.record(Remains{PID: p.pid, Start: p.start, Mark: t.mark})
 }
 
 // living walks and returns the members that are no zombies.
@@ -109,6 +121,7 @@ func (t *walked) note(pids []int) {
 		t.all.mu.Lock()
 		if _, known := t.members[p.key]; ok && !known && p.start >= t.root.start {
 			t.members[p.key] = p.live()
+			t.recordSession(p)
 			if p.sid != t.all.sid {
 				t.sessions[p.sid] = true
 			}

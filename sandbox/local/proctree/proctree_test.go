@@ -1,0 +1,314 @@
+//go:build linux
+
+package proctree
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+)
+
+// patience is how long a test waits for what has to happen.
+const patience = 30 * time.Second
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// forests runs a test with cgroups, where they work, and with walking.
+func forests(t *testing.T, test func(t *testing.T, f *Forest)) {
+	for _, walk := range []bool{false, true} {
+		t.Run(fmt.Sprint("walk=", walk), func(t *testing.T) {
+			before := countFDs(t)
+			var mu sync.Mutex
+			var made []Remains
+			f, err := Open(Options{Walk: walk, Name: CgroupPrefix + "test-" + strconv.Itoa(os.Getpid()), Record: func(r Remains) error {
+				mu.Lock()
+				defer mu.Unlock()
+				made = append(made, r)
+				return nil
+			}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if walk && f.Kind() != KindSubreaper {
+				t.Error(f.Kind())
+			}
+			t.Run("", func(t *testing.T) { test(t, f) }) // with its clean-up
+			if !f.Close(patience) {
+				t.Error("something is left")
+			}
+			for _, r := range made {
+				if _, err := os.Stat(r.Cgroup); r.Cgroup != "" && err == nil {
+					t.Errorf("%s is left", r.Cgroup)
+				}
+				if _, ok := readProc(r.PID); r.PID != 0 && ok {
+					t.Errorf("process %d is left", r.PID)
+				}
+			}
+			if after := countFDs(t); after > before+4 { // the poller's and the signals' own
+				t.Errorf("%d descriptors before, %d after", before, after)
+			}
+		})
+	}
+}
+
+func countFDs(t *testing.T) int {
+	names, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(names)
+}
+
+// start starts a shell that writes to the returned file.
+func start(t *testing.T, f *Forest, command string) (*Tree, *os.File) {
+	t.Helper()
+	out, err := os.CreateTemp(t.TempDir(), "out")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { out.Close() })
+	null, err := os.Open(os.DevNull)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer null.Close()
+	env := []string{"PATH=/usr/bin:/bin", "HOME=" + t.TempDir()}
+	tree, err := f.Start(Command{Path: "/bin/sh", Args: []string{"sh", "-c", command}, Env: env, Dir: t.TempDir(), Files: []*os.File{null, out, out}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tree, out
+}
+
+func eventually(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	for end := time.Now().Add(patience); !ok(); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("never: %s", what)
+		}
+	}
+}
+
+// printed waits for n numbers and returns them.
+func printed(t *testing.T, out *os.File, n int) (pids []int) {
+	t.Helper()
+	eventually(t, fmt.Sprint(n, " numbers"), func() bool {
+		b, _ := io.ReadAll(io.NewSectionReader(out, 0, 1<<20))
+		pids = nil
+		for _, field := range strings.Fields(string(b)) {
+			pid, _ := strconv.Atoi(field)
+			pids = append(pids, pid)
+		}
+		return len(pids) == n
+	})
+	return pids
+}
+
+func lives(pid int) bool {
+	p, ok := readProc(pid)
+	return ok && p.live()
+}
+
+func TestState(t *testing.T) {
+	forests(t, func(t *testing.T, f *Forest) {
+		for range 20 { // more trees than one, so that cgroups are used again
+			for command, code := range map[string]int{"exit 3": 3, "true": 0, "kill -9 $$": -1} {
+				tree, _ := start(t, f, command)
+				<-tree.Exited()
+				status, err := tree.State()
+				if err != nil || status.ExitStatus() != code || tree.Alive() || tree.OOMKills() != 0 {
+					t.Errorf("%s: %v %v", command, status, err)
+				}
+				tree.Release()
+				tree.Release()
+			}
+		}
+	})
+}
+
+func TestUseAfterKill(t *testing.T) {
+	forests(t, func(t *testing.T, f *Forest) {
+		for range 10 {
+			tree, out := start(t, f, "echo $$; exec sleep 300")
+			printed(t, out, 1)
+			if !tree.End(0, patience) {
+				t.Fatal("not killed")
+			}
+			tree.Release()
+			tree, _ = start(t, f, "exit 7")
+			<-tree.Exited()
+			if status, err := tree.State(); err != nil || status.ExitStatus() != 7 {
+				t.Fatal(status, err)
+			}
+			eventually(t, "empty", func() bool { return !tree.Alive() })
+			tree.Release()
+		}
+	})
+}
+
+func TestEnd(t *testing.T) {
+	forests(t, func(t *testing.T, f *Forest) {
+		for name, c := range map[string]struct {
+			command string
+			pids    int
+			grace   time.Duration
+		}{
+			"polite":  {"trap 'exit 0' TERM; echo $$; sleep 300 & echo $!; wait", 2, patience},
+			"deaf":    {"trap '' TERM; echo $$; while :; do sleep 300; done", 1, 50 * time.Millisecond},
+			"orphans": {"for i in 1 2 3; do (setsid sh -c 'echo $$; exec sleep 300' &) ; done; echo $$; wait; sleep 300", 4, 50 * time.Millisecond},
+			"breeder": {"trap '' TERM; echo $$; for i in 1 2 3 4; do sh -c 'trap \"\" TERM; while :; do sleep 0.001; (sleep 0.02 &) ; done' & done; wait; sleep 300", 1, time.Millisecond},
+		} {
+			tree, out := start(t, f, c.command)
+			pids := printed(t, out, c.pids)
+			begun := time.Now()
+			if !tree.End(c.grace, patience) {
+				t.Errorf("%s: not empty", name)
+			}
+			for _, pid := range pids {
+				if lives(pid) {
+					t.Errorf("%s: %d survived", name, pid)
+				}
+			}
+			if c.grace == patience && time.Since(begun) > patience/2 {
+				t.Errorf("%s: the grace was waited out", name)
+			}
+			tree.Release()
+		}
+	})
+}
+
+func TestOneTreeIsNotAnother(t *testing.T) {
+	forests(t, func(t *testing.T, f *Forest) {
+		var stay []int
+		for range 3 {
+			tree, out := start(t, f, "(setsid sh -c 'echo $$; exec sleep 300' &); echo $$; sleep 300")
+			stay = append(stay, printed(t, out, 2)...)
+			defer tree.Release()
+			defer tree.End(0, patience)
+		}
+		own := exec.Command("sleep", "300")
+		own.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+		if err := own.Start(); err != nil {
+			t.Fatal(err)
+		}
+		stay = append(stay, own.Process.Pid)
+		defer own.Wait()
+		defer own.Process.Kill()
+		for range 5 {
+			tree, out := start(t, f, "(setsid sh -c 'echo $$; exec sleep 300' &); echo $$; sleep 300")
+			printed(t, out, 2)
+			tree.End(0, patience)
+			tree.Release()
+		}
+		for _, pid := range stay {
+			if !lives(pid) {
+				t.Errorf("%d was killed with a tree that is not its own", pid)
+			}
+		}
+	})
+}
+
+func TestStartFailures(t *testing.T) {
+	forests(t, func(t *testing.T, f *Forest) {
+		for range 3 {
+			if _, err := f.Start(Command{Path: "/no/such/file", Args: []string{"x"}, Dir: "/"}); !os.IsNotExist(err) {
+				t.Error(err)
+			}
+		}
+		tree, _ := start(t, f, "true")
+		<-tree.Exited()
+		tree.Release()
+	})
+}
+
+func TestClosed(t *testing.T) {
+	forests(t, func(t *testing.T, f *Forest) {
+		tree, out := start(t, f, "sleep 300 & echo $!; wait")
+		pid := printed(t, out, 1)[0]
+		if !f.Close(patience) || lives(pid) {
+			t.Error("survived")
+		}
+		<-tree.Exited()
+		if _, err := f.Start(Command{Path: "/bin/sh"}); err != ErrClosed {
+			t.Error(err)
+		}
+		f.reaper = startReaper(func() bool { return false }) // for the second Close
+	})
+}
+
+// TestSweepLeavesStrangersAlone gives Sweep what another process has become.
+func TestSweepLeavesStrangersAlone(t *testing.T) {
+	cmd := exec.Command("sleep", "300")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer cmd.Wait()
+	defer cmd.Process.Kill()
+	p, _ := readProc(cmd.Process.Pid)
+	Sweep(Remains{PID: p.pid, Start: p.start + 1, Mark: "HOME=x"})
+	Sweep(Remains{PID: 1 << 29, Start: 1, Mark: "HOME=x"})
+	Sweep(Remains{Cgroup: "/proc"})
+	dir := filepath.Join(t.TempDir(), CgroupPrefix+"no-cgroup")
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	Sweep(Remains{Cgroup: dir})
+	if _, err := os.Stat(dir); err != nil || !lives(p.pid) {
+		t.Error("swept a stranger")
+	}
+	Sweep(Remains{PID: p.pid, Start: p.start})
+	eventually(t, "the recorded one is gone", func() bool { return !lives(p.pid) })
+}
+
+func TestParseStat(t *testing.T) {
+	for line, want := range map[string]proc{
+		"12 (sh) S 1 12 12 0 -1 4194304 0 0 0 0 0 0 0 0 20 0 1 0 777 0 0":        {key{12, 777}, 1, 12, 'S'},
+		"12 (a) Z 9 (b) ) Z 3 4 5 0 -1 4194304 0 0 0 0 0 0 0 0 20 0 1 0 888 0 0": {key{12, 888}, 3, 5, 'Z'},
+	} {
+		if got, ok := parseStat(12, []byte(line)); !ok || got != want {
+			t.Errorf("%q: %+v %v", line, got, ok)
+		}
+	}
+	for _, line := range []string{"", "12 (sh", "12 (sh) S 1", "12 (sh) S x 12 12 0 -1 4194304 0 0 0 0 0 0 0 0 20 0 1 0 777 0"} {
+		if _, ok := parseStat(12, []byte(line)); ok {
+			t.Errorf("%q was taken", line)
+		}
+	}
+}
+
+func TestBelowMount(t *testing.T) {
+	mount := t.TempDir()
+	for _, dir := range []string{"", "a"} {
+		if err := os.MkdirAll(filepath.Join(mount, dir), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(mount, dir, "cgroup.procs"), nil, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, c := range []struct {
+		top, own, want string
+		ok             bool
+	}{
+		{"/", "/", mount, true}, {"/", "/a", mount + "/a", true}, {"/x", "/x/a", mount + "/a", true}, {"/x", "/y", "", false}, {"/", "/missing", "", false},
+	} {
+		got, ok := belowMount(c.top, mount, c.own)
+		if ok != c.ok || ok && got != c.want {
+			t.Errorf("%+v: %q %v", c, got, ok)
+		}
+	}
+	if got := unescape(`/a\040b\134c`); got != `/a b\c` {
+		t.Error(got)
+	}
+}
