@@ -100,23 +100,34 @@ func TestAbortsBounded(t *testing.T) {
 	}
 }
 
-// TestLingerEnds: who goes on sending behind a last answer is closed soon.
+// TestLingerEnds: who goes on sending behind a last answer is closed, after a
+// time or an amount.
 func TestLingerEnds(t *testing.T) {
-	g := start(t, func(c *server.Config) { c.LingerTime = 200 * time.Millisecond })
-	r := g.dial()
-	r.call(hello(`{"protocol":1,"token":"bad"}`))
-	begin := time.Now()
-	for {
-		r.conn.SetWriteDeadline(time.Now().Add(patience))
-		if _, err := io.WriteString(r.conn, strings.Repeat("x", 4096)); err != nil {
-			if errors.Is(err, os.ErrDeadlineExceeded) {
-				t.Fatal("neither read nor closed")
-			}
-			break
-		}
+	tests := []struct {
+		name   string
+		linger time.Duration
+		piece  int
+		pause  time.Duration
+	}{
+		{"by time", 200 * time.Millisecond, 1, 5 * time.Millisecond},
+		{"by amount", time.Hour, 64 << 10, 0},
 	}
-	if d := time.Since(begin); d > 5*time.Second {
-		t.Fatalf("closed after %v", d)
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			g := start(t, func(c *server.Config) { c.LingerTime = tt.linger })
+			r := g.dial()
+			r.call(hello(`{"protocol":1,"token":"bad"}`))
+			for begin := time.Now(); ; time.Sleep(tt.pause) {
+				r.conn.SetWriteDeadline(time.Now().Add(patience))
+				_, err := io.WriteString(r.conn, strings.Repeat("x", tt.piece))
+				if errors.Is(err, os.ErrDeadlineExceeded) || time.Since(begin) > 3*time.Second {
+					t.Fatal("not closed") // sooner than the 5 s that a hello has
+				}
+				if err != nil {
+					return
+				}
+			}
+		})
 	}
 }
 

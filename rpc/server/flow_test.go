@@ -183,7 +183,7 @@ func TestLineTooLong(t *testing.T) {
 	if got["null"] != "message_too_large" || got["9"] != "cancelled" {
 		t.Fatalf("got %v", got)
 	}
-	r.closed()
+	r.closedCleanly()
 }
 
 func TestReplyTooLarge(t *testing.T) {

@@ -163,7 +163,7 @@ func TestHelloLineLimit(t *testing.T) {
 	if p := r.reply(); p.code() != -32600 || p.kind() != "message_too_large" || string(p.ID) != "null" {
 		t.Fatalf("got %+v", p)
 	}
-	r.closed()
+	r.closedCleanly()
 }
 
 func TestFirstByte(t *testing.T) {

@@ -138,6 +138,15 @@ func (r *raw) closed() {
 	}
 }
 
+// closedCleanly is closed for a connection that was not reset.
+func (r *raw) closedCleanly() {
+	r.t.Helper()
+	r.conn.SetReadDeadline(time.Now().Add(patience))
+	if rest, err := io.ReadAll(r.in); err != nil || len(rest) > 0 {
+		r.t.Fatalf("%d bytes, then %v", len(rest), err)
+	}
+}
+
 // text is a field of a result as JSON.
 func (p reply) text(t *testing.T, field string) string {
 	t.Helper()
