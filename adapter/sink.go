@@ -67,13 +67,10 @@ func (s *Sandbox) openWrite(ctx context.Context, path string, opts sandbox.Write
 	return k, nil
 }
 
-// bare tells whether conn is one that the kernel can move bytes to.
+// bare tells whether conn is one that the kernel can send a file to by itself.
 func bare(conn net.Conn) bool {
-	switch conn.(type) {
-	case *net.TCPConn, *net.UnixConn:
-		return true
-	}
-	return false
+	_, ok := conn.(*net.TCPConn)
+	return ok
 }
 
 // counter counts what is written to a connection.

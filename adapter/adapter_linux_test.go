@@ -1,0 +1,475 @@
+package adapter_test
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/controld/controld/adapter"
+	"github.com/controld/controld/dataport"
+	"github.com/controld/controld/rpc"
+	"github.com/controld/controld/rpc/server"
+	"github.com/controld/controld/sandbox"
+	"github.com/controld/controld/sandbox/local"
+	"github.com/controld/controld/sandbox/sandboxtest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// host lets everybody in who has the token "good".
+type host struct{ b sandbox.Backend }
+
+func (h host) Open(ctx context.Context, hello rpc.HelloParams, _ net.Addr) (*server.Session, error) {
+	if hello.Token != "good" {
+		return nil, &sandbox.Error{Kind: sandbox.KindUnauthenticated, Op: "hello"}
+	}
+	info, err := h.b.Info(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return &server.Session{Tenant: "t", Sandbox: hello.Sandbox, Backend: h.b, Info: info, Epoch: info.Epoch}, nil
+}
+
+// stage is a server over a local sandbox on a listener.
+type stage struct {
+	local *local.Sandbox
+	cwd   string
+	addr  dataport.Endpoint
+	// data is what the server tells clients, addr where empty.
+	data string
+}
+
+func newStage(t *testing.T, url string) *stage {
+	t.Helper()
+	dir := t.TempDir()
+	st := &stage{cwd: filepath.Join(dir, "cwd")}
+	var err error
+	if st.local, err = local.New(local.Options{DefaultCwd: st.cwd, StateDir: filepath.Join(dir, "state")}); err != nil {
+		t.Fatal(err)
+	}
+	if st.addr, err = dataport.ParseEndpoint(url); err != nil {
+		t.Fatal(err)
+	}
+	ln, err := dataport.Listen(st.addr, nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if a, ok := ln.Addr().(*net.TCPAddr); ok {
+		st.addr.Port = uint32(a.Port)
+	}
+	srv := server.New(server.Config{Host: host{st.local}, DataURLs: func(net.Addr) []string {
+		if st.data != "" {
+			return []string{st.data}
+		}
+		return []string{st.addr.String()}
+	}})
+	var serving sync.WaitGroup
+	serving.Go(func() { srv.Serve(context.Background(), ln, server.Control|server.Data) })
+	t.Cleanup(func() {
+		srv.Close()
+		serving.Wait()
+		st.local.Close()
+	})
+	return st
+}
+
+func connect(t *testing.T, o adapter.Options) *adapter.Sandbox {
+	t.Helper()
+	if o.Token == "" {
+		o.Token = "good"
+	}
+	a, err := adapter.New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { a.Close() })
+	return a
+}
+
+func wantKind(t *testing.T, err error, want sandbox.Kind) *sandbox.Error {
+	t.Helper()
+	var e *sandbox.Error
+	if !errors.As(err, &e) || e.Kind != want {
+		t.Fatalf("%v is not of kind %s", err, want)
+	}
+	return e
+}
+
+// cutter is a proxy whose connections end after so many bytes in both
+// directions together.
+type cutter struct {
+	ln     net.Listener
+	target string
+	limit  atomic.Int64 // bytes until the cut of the next connection; 0: none
+	cuts   atomic.Int64
+	all    sync.WaitGroup
+}
+
+func newCutter(t *testing.T, target string) *cutter {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &cutter{ln: ln, target: target}
+	c.all.Go(c.accept)
+	t.Cleanup(func() {
+		ln.Close()
+		c.all.Wait()
+	})
+	return c
+}
+
+func (c *cutter) url() string { return "tcp://" + c.ln.Addr().String() }
+
+func (c *cutter) accept() {
+	for {
+		near, err := c.ln.Accept()
+		if err != nil {
+			return
+		}
+		far, err := net.Dial("tcp", c.target)
+		if err != nil {
+			near.Close()
+			continue
+		}
+		left := &atomic.Int64{}
+		left.Store(c.limit.Load())
+		limited := left.Load() > 0
+		c.all.Go(func() { c.forward(near, far, left, limited) })
+		c.all.Go(func() { c.forward(far, near, left, limited) })
+	}
+}
+
+// forward copies until either side ends or the bytes are used up; then both
+// are reset, in the middle of whatever they were at.
+func (c *cutter) forward(from, to net.Conn, left *atomic.Int64, limited bool) {
+	defer from.Close()
+	defer to.Close()
+	buf := make([]byte, 4096)
+	for {
+		n, err := from.Read(buf)
+		if limited {
+			after := left.Add(int64(-n))
+			if after <= 0 {
+				n = max(0, n+int(after))
+				to.Write(buf[:n])
+				from.(*net.TCPConn).SetLinger(0)
+				to.(*net.TCPConn).SetLinger(0)
+				c.cuts.Add(1)
+				return
+			}
+		}
+		if _, werr := to.Write(buf[:n]); err != nil || werr != nil {
+			return
+		}
+	}
+}
+
+// TestNeverRunsACommandTwice cuts the control connection at random bytes while
+// commands append lines to a file.
+func TestNeverRunsACommandTwice(t *testing.T) {
+	cuts := int64(1000)
+	if testing.Short() {
+		cuts = 100
+	}
+	st := newStage(t, "tcp://127.0.0.1:0")
+	c := newCutter(t, fmt.Sprintf("127.0.0.1:%d", st.addr.Port))
+	const lanes = 4
+	type try struct {
+		id  string
+		err error
+	}
+	tries := make(chan try, 1<<16)
+	var wg sync.WaitGroup
+	for lane := range lanes {
+		wg.Go(func() {
+			rng := rand.New(rand.NewPCG(1, uint64(lane)))
+			a := connect(t, adapter.Options{Control: c.url()})
+			for n := 0; c.cuts.Load() < cuts; n++ {
+				c.limit.Store(1 + rng.Int64N(4000))
+				id := fmt.Sprintf("%d.%d", lane, n)
+				_, err := a.Exec(t.Context(), "echo "+id+" >> log", sandbox.ExecOptions{})
+				tries <- try{id, err}
+			}
+		})
+	}
+	wg.Wait()
+	close(tries)
+	times := map[string]int{}
+	f, err := os.Open(filepath.Join(st.cwd, "log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	for lines := bufio.NewScanner(f); lines.Scan(); {
+		times[lines.Text()]++
+	}
+	ok, none, unknown := 0, 0, 0
+	for tr := range tries {
+		var e *sandbox.Error
+		switch {
+		case tr.err == nil:
+			ok++
+			if times[tr.id] != 1 {
+				t.Errorf("%s succeeded and ran %d times", tr.id, times[tr.id])
+			}
+		case !errors.As(tr.err, &e) || e.Outcome == "":
+			t.Errorf("%s: %v says nothing of its outcome", tr.id, tr.err)
+		case e.Outcome == sandbox.OutcomeNone:
+			none++
+			if times[tr.id] != 0 {
+				t.Errorf("%s: %v, and yet it ran", tr.id, tr.err)
+			}
+		default:
+			unknown++
+			if times[tr.id] > 1 {
+				t.Errorf("%s ran %d times", tr.id, times[tr.id])
+			}
+		}
+	}
+	t.Logf("%d cuts: %d succeeded, %d not run, %d unknown", c.cuts.Load(), ok, none, unknown)
+	if ok == 0 || unknown == 0 {
+		t.Error("the cuts hit nothing")
+	}
+}
+
+// TestStreamsThroughCuts never takes a cut stream for a whole one.
+func TestStreamsThroughCuts(t *testing.T) {
+	st := newStage(t, "tcp://127.0.0.1:0")
+	control := connect(t, adapter.Options{Control: st.addr.String()})
+	c := newCutter(t, fmt.Sprintf("127.0.0.1:%d", st.addr.Port))
+	cut := connect(t, adapter.Options{Control: st.addr.String(), Data: []string{c.url()}})
+	content := strings.Repeat("0123456789abcdef", 1<<16)
+	if _, err := control.WriteFile(t.Context(), "old", []byte(content), sandbox.WriteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	rng := rand.New(rand.NewPCG(7, 7))
+	for i := range 60 {
+		c.limit.Store(60 + rng.Int64N(int64(len(content))))
+		s, err := cut.ReadFileStream(t.Context(), "old", sandbox.ReadOptions{})
+		if err == nil {
+			n, copyErr := io.Copy(io.Discard, s)
+			s.Close()
+			if copyErr == nil {
+				t.Fatalf("read %d: %d bytes looked whole", i, n)
+			}
+			var e *sandbox.Error
+			if !errors.As(copyErr, &e) || !e.Bytes.Known {
+				t.Fatalf("read %d: %v does not say how far it came", i, copyErr)
+			}
+		}
+		_, err = cut.WriteFileStream(t.Context(), "old", strings.NewReader(content+content), sandbox.WriteOptions{})
+		if err == nil {
+			t.Fatalf("write %d: a cut upload succeeded", i)
+		}
+	}
+	got, err := control.ReadFileBuffer(t.Context(), "old", sandbox.ReadOptions{})
+	if err != nil || string(got.Data) != content {
+		t.Fatalf("old file: %d bytes, %v", len(got.Data), err)
+	}
+	l, err := control.ReadDir(t.Context(), ".", sandbox.ReadDirOptions{})
+	if err != nil || strings.Join(l.Names, " ") != "old" {
+		t.Fatalf("left behind: %q, %v", l.Names, err)
+	}
+}
+
+func TestCallInFlightFailsAtOnce(t *testing.T) {
+	st := newStage(t, "tcp://127.0.0.1:0")
+	c := newCutter(t, fmt.Sprintf("127.0.0.1:%d", st.addr.Port))
+	a := connect(t, adapter.Options{Control: c.url()})
+	c.limit.Store(2000)
+	if err := a.Ping(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	c.limit.Store(0) // for the connections to come
+	failed := make(chan error, 1)
+	go func() {
+		_, err := a.Exec(t.Context(), "echo > begun; sleep 60", sandbox.ExecOptions{})
+		failed <- err
+	}()
+	for {
+		if _, err := os.Stat(filepath.Join(st.cwd, "begun")); err == nil {
+			break
+		}
+		time.Sleep(time.Millisecond)
+	}
+	var using sync.WaitGroup
+	using.Go(func() { // uses up the connection's bytes
+		for range 100 {
+			a.Stat(t.Context(), strings.Repeat("x", 100), sandbox.StatOptions{})
+		}
+	})
+	defer using.Wait()
+	e := wantKind(t, <-failed, sandbox.KindConnectionLost)
+	if e.Outcome != sandbox.OutcomeUnknown {
+		t.Fatalf("outcome %q", e.Outcome)
+	}
+	if ok, err := a.Exists(t.Context(), "begun", sandbox.ExistsOptions{}); err != nil || !ok {
+		t.Fatalf("after the reconnect: %v, %v", ok, err)
+	}
+}
+
+func TestDialErrors(t *testing.T) {
+	st := newStage(t, "tcp://127.0.0.1:0")
+	for name, tc := range map[string]struct {
+		opts adapter.Options
+		want sandbox.Kind
+	}{
+		"nobody listens": {adapter.Options{Control: "tcp://127.0.0.1:1"}, sandbox.KindUnavailable},
+		"wrong token":    {adapter.Options{Control: st.addr.String(), Token: "bad"}, sandbox.KindUnauthenticated},
+		"wrong in mux":   {adapter.Options{Control: st.addr.String(), Token: "bad", Mux: true}, sandbox.KindUnauthenticated},
+	} {
+		a := connect(t, tc.opts)
+		for range 2 {
+			_, err := a.Stat(t.Context(), "f", sandbox.StatOptions{})
+			e := wantKind(t, err, tc.want)
+			if e.Outcome != sandbox.OutcomeNone || e.Op != "stat" || e.Path != "f" {
+				t.Errorf("%s: %+v", name, e)
+			}
+		}
+	}
+	if _, err := adapter.New(adapter.Options{Control: "nonsense"}); err == nil {
+		t.Error("nonsense was taken for a URL")
+	}
+}
+
+func TestGivingUpEndsOnlyOnesOwnWaiting(t *testing.T) {
+	st := newStage(t, "tcp://127.0.0.1:0")
+	release := make(chan struct{})
+	var dials atomic.Int32
+	a := connect(t, adapter.Options{Control: st.addr.String(), Dial: func(ctx context.Context, e dataport.Endpoint) (net.Conn, error) {
+		dials.Add(1)
+		<-release
+		return dataport.Dialer{}.Dial(ctx, e)
+	}})
+	ctx, cancel := context.WithCancel(t.Context())
+	gaveUp := make(chan error, 1)
+	go func() {
+		_, err := a.Info(ctx)
+		gaveUp <- err
+	}()
+	for dials.Load() == 0 {
+		time.Sleep(time.Millisecond)
+	}
+	stayed := make(chan error, 1)
+	go func() {
+		_, err := a.Info(t.Context())
+		stayed <- err
+	}()
+	cancel()
+	wantKind(t, <-gaveUp, sandbox.KindCancelled)
+	close(release)
+	if err := <-stayed; err != nil || dials.Load() != 1 {
+		t.Fatalf("%v after %d dials", err, dials.Load())
+	}
+}
+
+func TestClosed(t *testing.T) {
+	st := newStage(t, "tcp://127.0.0.1:0")
+	a := connect(t, adapter.Options{Control: st.addr.String()})
+	if err := a.Ping(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	a.Close()
+	a.Close()
+	_, err := a.Stat(t.Context(), "f", sandbox.StatOptions{})
+	wantKind(t, err, sandbox.KindUnavailable)
+}
+
+// muxer emulates the vsock device of Firecracker on a Unix socket: it answers
+// CONNECT, takes an end of file from the host for the end of both directions,
+// does not pass on one of the guest, and cuts the connection 2 s after either.
+type muxer struct {
+	guest string
+	all   sync.WaitGroup
+}
+
+const muxerCut = 2 * time.Second
+
+func (m *muxer) serve(ln net.Listener) {
+	for {
+		host, err := ln.Accept()
+		if err != nil {
+			return
+		}
+		m.all.Go(func() { m.connection(host) })
+	}
+}
+
+func (m *muxer) connection(host net.Conn) {
+	defer host.Close()
+	var line []byte
+	for b := make([]byte, 1); len(line) < 32; line = append(line, b[0]) {
+		if _, err := io.ReadFull(host, b); err != nil || b[0] == '\n' {
+			break
+		}
+	}
+	var port int
+	if _, err := fmt.Sscanf(string(line), "CONNECT %d", &port); err != nil || port != 52 {
+		return
+	}
+	guest, err := net.Dial("unix", m.guest)
+	if err != nil {
+		return
+	}
+	defer guest.Close()
+	fmt.Fprintf(host, "OK %d\n", 1073741824)
+	guestEnded := make(chan struct{})
+	var copies sync.WaitGroup
+	copies.Go(func() {
+		defer close(guestEnded)
+		io.CopyBuffer(host, guest, make([]byte, 64<<10))
+	})
+	hostEnded := make(chan struct{})
+	copies.Go(func() {
+		defer close(hostEnded)
+		io.CopyBuffer(guest, host, make([]byte, 64<<10))
+	})
+	select {
+	case <-hostEnded: // both directions end, at once for the guest
+		guest.(*net.UnixConn).CloseWrite()
+		guest.(*net.UnixConn).CloseRead()
+	case <-guestEnded:
+	}
+	timer := time.NewTimer(muxerCut)
+	select {
+	case <-timer.C:
+	case <-hostEnded:
+	}
+	host.Close()
+	guest.Close()
+	copies.Wait()
+	timer.Stop()
+}
+
+func TestHybridVsock(t *testing.T) {
+	dir := t.TempDir()
+	st := newStage(t, "unix://"+filepath.Join(dir, "guest"))
+	ln, err := net.Listen("unix", filepath.Join(dir, "muxer"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := &muxer{guest: filepath.Join(dir, "guest")}
+	m.all.Go(func() { m.serve(ln) })
+	t.Cleanup(func() {
+		ln.Close()
+		m.all.Wait()
+	})
+	url := "hybrid-vsock://" + filepath.Join(dir, "muxer") + ":52"
+	st.data = url
+	sandboxtest.Run(t, connect(t, adapter.Options{Control: url}))
+}
