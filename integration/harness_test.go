@@ -1,0 +1,167 @@
+package integration
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/controld/controld/adapter"
+	"github.com/controld/controld/sandboxhost"
+	"github.com/controld/controld/sandboxhost/daemon"
+)
+
+// buildOnce builds cmd/controld for all tests of the package.
+var buildOnce = sync.OnceValues(func() (string, error) {
+	dir, err := os.MkdirTemp("", "controld-integration-")
+	if err != nil {
+		return "", err
+	}
+	path := filepath.Join(dir, "controld")
+	cmd := exec.Command("go", "build", "-o", path, "./cmd/controld")
+	cmd.Dir = ".."
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return "", errors.New(string(out))
+	}
+	return path, nil
+})
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if path, err := buildOnce(); err == nil {
+		os.RemoveAll(filepath.Dir(path))
+	}
+	os.Exit(code)
+}
+
+func binary(t *testing.T) string {
+	t.Helper()
+	path, err := buildOnce()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// patience is ten times and more what anything here takes.
+const patience = 60 * time.Second
+
+// place is a state directory with a token, for one daemon after another.
+type place struct {
+	dir, secret, tokens string
+}
+
+func newPlace(t *testing.T) *place {
+	t.Helper()
+	p := &place{dir: t.TempDir()}
+	p.tokens = filepath.Join(p.dir, "tokens")
+	secret, line, err := sandboxhost.NewSecret(sandboxhost.Grant{Tenant: "acme", Sandbox: sandboxhost.AnySandbox})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.secret = secret
+	if err := sandboxhost.AppendToken(p.tokens, line); err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// cwd is the directory of the default sandbox.
+func (p *place) cwd() string { return filepath.Join(p.dir, "state", "sandboxes", "acme", "default") }
+
+// process is a daemon in a process of its own.
+type process struct {
+	*exec.Cmd
+	ready  daemon.Ready
+	log    *bytes.Buffer
+	exited chan struct{} // closed when ProcessState stands
+}
+
+// start starts a daemon and waits until it is ready.
+func (p *place) start(t *testing.T, args ...string) *process {
+	t.Helper()
+	readyFile := filepath.Join(p.dir, "ready.json")
+	os.Remove(readyFile)
+	args = append([]string{"serve", "--control", "tcp://127.0.0.1:0", "--data", "tcp://127.0.0.1:0", "--admin", "tcp://127.0.0.1:0",
+		"--tokens", p.tokens, "--state-dir", filepath.Join(p.dir, "state"), "--ready-file", readyFile}, args...)
+	d := &process{Cmd: exec.Command(binary(t), args...), log: &bytes.Buffer{}, exited: make(chan struct{})}
+	d.Stderr = d.log
+	if err := d.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		d.Wait()
+		close(d.exited)
+	}()
+	t.Cleanup(func() {
+		d.Process.Kill()
+		<-d.exited
+	})
+	await(t, "the ready file", func() bool {
+		select {
+		case <-d.exited:
+			t.Fatalf("the daemon ended: %s", d.log)
+		default:
+		}
+		text, err := os.ReadFile(readyFile)
+		return err == nil && json.Unmarshal(text, &d.ready) == nil
+	})
+	return d
+}
+
+// await polls for what another process does.
+func await(t *testing.T, what string, done func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(patience); !done(); time.Sleep(2 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("%s never came", what)
+		}
+	}
+}
+
+// exitCode waits for the daemon's end.
+func (d *process) exitCode(t *testing.T) int {
+	t.Helper()
+	select {
+	case <-d.exited:
+		return d.ProcessState.ExitCode()
+	case <-time.After(patience):
+		t.Fatalf("the daemon does not end: %s", d.log)
+		return -1
+	}
+}
+
+func (d *process) kill(t *testing.T, sig syscall.Signal) {
+	t.Helper()
+	if err := d.Process.Signal(sig); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// client connects to a daemon.
+func (p *place) client(t *testing.T, d *process) *adapter.Sandbox {
+	t.Helper()
+	sb, err := adapter.New(adapter.Options{Control: d.ready.Control[0], Token: p.secret})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { sb.Close() })
+	return sb
+}
+
+// alive tells whether a process lives; a zombie does not.
+func alive(pid string) bool {
+	stat, err := os.ReadFile("/proc/" + pid + "/stat")
+	if err != nil {
+		return false
+	}
+	_, rest, _ := strings.Cut(string(stat), ") ")
+	return !strings.HasPrefix(rest, "Z")
+}
