@@ -163,7 +163,9 @@ func (s *Sandbox) ReadFileStream(ctx context.Context, path string, opts sandbox.
 	return sandbox.OpenStream(ctx, s, path, opts)
 }
 
-// WriteFileStream implements [sandbox.API].
+// WriteFileStream implements [sandbox.API]. It makes no parents; who must have
+// them gives OpenWrite the option.
 func (s *Sandbox) WriteFileStream(ctx context.Context, path string, r io.Reader, opts sandbox.WriteOptions) (sandbox.WriteInfo, error) {
+	opts.Parents = false
 	return sandbox.WriteStream(ctx, s, path, r, opts)
 }

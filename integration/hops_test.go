@@ -274,7 +274,7 @@ func TestEveryParameterPassesTwoHops(t *testing.T) {
 	same("write_file", info, sandbox.WriteInfo{Bytes: 2, ETag: "tag"})
 
 	stream := filled[sandbox.WriteOptions](t)
-	info, err = b.WriteFileStream(ctx, path, bytes.NewReader([]byte("text")), stream)
+	info, err = sandbox.WriteStream(ctx, b, path, bytes.NewReader([]byte("text")), stream)
 	must(err)
 	same("write_file_stream", info, sandbox.WriteInfo{Bytes: 4, ETag: "tag", Atomic: true})
 	want["open_write"] = stream

@@ -42,7 +42,7 @@ func (p *ReadParams) decode(d *decoder) {
 		case "inline_max":
 			p.Options.InlineMax = sandbox.Some(d.size())
 		case "if_match":
-			p.Options.IfMatch = d.str()
+			p.Options.IfMatch = d.etag()
 		case "digest":
 			p.Options.Digest = d.digest()
 		}
@@ -87,6 +87,16 @@ func (e encoder) digestField(asked bool) {
 // that a client that lost its scope does not get the whole file system.
 func (d *decoder) scope() string {
 	s := d.name()
+	if s == "" {
+		d.mismatch("must not be empty")
+	}
+	return s
+}
+
+// etag reads an etag to compare with; it is never empty, so that a client that
+// lost its etag does not write over whatever is there.
+func (d *decoder) etag() string {
+	s := d.str()
 	if s == "" {
 		d.mismatch("must not be empty")
 	}
@@ -153,7 +163,7 @@ func (p *WriteParams) decodeField(d *decoder, field string) {
 	case "mode":
 		p.Options.Mode = d.mode()
 	case "if_match":
-		p.Options.IfMatch = d.str()
+		p.Options.IfMatch = d.etag()
 	case "sync":
 		p.Options.Sync = d.boolean()
 	case "size":

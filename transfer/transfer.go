@@ -246,8 +246,10 @@ func (t *Transfer) ask(c sandbox.Commit) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.commit != nil {
-		if *t.commit != c {
-			return &sandbox.Error{Kind: sandbox.KindInvalidParams, Op: "transfer_commit", Message: "another commit of this transfer named another count"}
+		// A repeated commit need not say the digest again, but may not name
+		// one that was not compared.
+		if c.Bytes != t.commit.Bytes || c.SHA256 != "" && c.SHA256 != t.commit.SHA256 {
+			return &sandbox.Error{Kind: sandbox.KindInvalidParams, Op: "transfer_commit", Message: "another commit of this transfer named another count or digest"}
 		}
 		return nil
 	}
@@ -282,13 +284,10 @@ func (t *Transfer) Abort(ctx context.Context) error {
 // stop ends the transfer with cause, but lets a commit that is past its
 // rename run to its end.
 func (t *Transfer) stop(cause error) {
+	// The end comes first: the context would have the sink or source end by
+	// itself, as cancelled, and that would be the outcome.
+	t.end(Aborted, Outcome{}, cause)
 	t.cancel(cause)
-	t.mu.Lock()
-	committing := t.state == Committing
-	t.mu.Unlock()
-	if !committing {
-		t.end(Aborted, Outcome{}, cause)
-	}
 }
 
 func (t *Transfer) fetch() (Outcome, error) {

@@ -63,7 +63,7 @@ func (a *app) putCommand() *cobra.Command {
 			info, err = sb.WriteFile(cmd.Context(), remotePath(args[0]), head, opts)
 		} else {
 			opts.Parents = true
-			info, err = sb.WriteFileStream(cmd.Context(), remotePath(args[0]), io.MultiReader(bytes.NewReader(head), a.stdin), opts)
+			info, err = sandbox.WriteStream(cmd.Context(), sb, remotePath(args[0]), io.MultiReader(bytes.NewReader(head), a.stdin), opts)
 		}
 		if err != nil || !a.client.json {
 			return err

@@ -372,11 +372,11 @@ func TestNoOutputIsLost(t *testing.T) {
 
 func TestTimeoutKeepsOutput(t *testing.T) {
 	kinds(t, func(t *testing.T, s *Sandbox) {
-		res := sh(t, s, "printf out; printf err >&2; trap 'printf bye; exit 7' TERM; sleep 300 & wait", sandbox.ExecOptions{Timeout: 300 * time.Millisecond, KillGrace: sandbox.Some(10 * time.Second)})
+		res := sh(t, s, "trap 'printf bye; exit 7' TERM; printf out; printf err >&2; sleep 300 & wait", sandbox.ExecOptions{Timeout: 700 * time.Millisecond, KillGrace: sandbox.Some(10 * time.Second)})
 		if string(res.Stdout) != "outbye" || string(res.Stderr) != "err" || res.ExitCode != 124 || res.Reason != sandbox.ReasonTimedOut {
 			t.Errorf("%+v %s", res, res.Stdout)
 		}
-		if res.Duration > 5*time.Second || res.Duration < 300*time.Millisecond {
+		if res.Duration > 5*time.Second || res.Duration < 700*time.Millisecond {
 			t.Error(res.Duration)
 		}
 		start := time.Now()

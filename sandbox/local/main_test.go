@@ -47,15 +47,17 @@ func open(t *testing.T, o Options) *Sandbox {
 	if err != nil {
 		t.Fatal(err)
 	}
-	before := countFDs(t)
 	t.Cleanup(func() {
-		eventually(t, "descriptors are closed", func() bool { return countFDs(t) <= before+4*s.leftCount()+extraFDs(s) })
 		if err := s.Close(); err != nil {
 			t.Error("Close:", err)
 		}
 		if left, _ := os.ReadDir(o.StateDir); len(left) > 0 {
 			t.Errorf("left in the state directory: %v", left)
 		}
+	})
+	before := countFDs(t)
+	t.Cleanup(func() {
+		eventually(t, "descriptors are closed", func() bool { return countFDs(t) <= before+4*s.leftCount()+extraFDs(s) })
 	})
 	return s
 }

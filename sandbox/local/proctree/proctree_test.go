@@ -163,7 +163,7 @@ func TestEnd(t *testing.T) {
 			pids    int
 			grace   time.Duration
 		}{
-			"polite":  {"trap 'exit 0' TERM; echo $$; sleep 300 & echo $!; wait", 2, patience},
+			"polite":  {"trap 'exit 0' TERM; echo $$; sh -c 'echo $$; exec sleep 300' & wait", 2, patience},
 			"deaf":    {"trap '' TERM; echo $$; while :; do sleep 300; done", 1, 50 * time.Millisecond},
 			"orphans": {"for i in 1 2 3; do (setsid sh -c 'echo $$; exec sleep 300' &) ; done; echo $$; wait; sleep 300", 4, 50 * time.Millisecond},
 			"breeder": {"trap '' TERM; echo $$; for i in 1 2 3 4; do sh -c 'trap \"\" TERM; while :; do sleep 0.001; (sleep 0.02 &) ; done' & done; wait; sleep 300", 1, time.Millisecond},
