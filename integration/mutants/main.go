@@ -54,7 +54,7 @@ func mutants() []mutant {
 		{"stat-invents-mtime", []edit{{"sandbox/local/meta.go", "		stat.ModTime = sandbox.Some(t)", "		stat.ModTime = sandbox.Some(time.Now())"}}, suite("TestTCP")},
 		{"write-without-parents", []edit{{"sandbox/local/write.go", "	if sandbox.KindOf(err) != sandbox.KindNotFound {", "	if true {"}}, suite("TestTCP")},
 		{"stream-with-parents", []edit{{"sandbox/local/write.go", "	if err != nil && opts.Parents &&", "	if err != nil &&"}}, suite("TestTCP")},
-		{"exec-again-after-reconnect", []edit{{"adapter/calls.go", "	return l.rpc.Exec(ctx, command, opts)", "	res, err := l.rpc.Exec(ctx, command, opts)\n	if sandbox.KindOf(err) == sandbox.KindConnectionLost {\n		return s.Exec(ctx, command, opts)\n	}\n	return res, err"}},
+		{"exec-again-after-reconnect", []edit{{"adapter/calls.go", "	return l.rpc.Exec(ctx, command, opts)", "	res, err := l.rpc.Exec(ctx, command, opts)\n	if sandbox.KindOf(err) == sandbox.KindConnectionLost {\n		if l, lerr := s.link(ctx); lerr == nil {\n			return l.rpc.Exec(ctx, command, opts)\n		}\n	}\n	return res, err"}},
 			[]string{"-run", "TestNeverRunsACommandTwice", "./adapter"}},
 	}
 }

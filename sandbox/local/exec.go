@@ -60,10 +60,11 @@ type plan struct {
 	limit   int64
 	timeout time.Duration
 	grace   time.Duration
+	grow    func(n int) bool
 }
 
 func (s *Sandbox) planExec(command string, o sandbox.ExecOptions) (plan, error) {
-	p := plan{stdin: o.Stdin, limit: s.opts.Limits.MaxOutputBytes, timeout: o.Timeout, grace: defaultGrace}
+	p := plan{stdin: o.Stdin, limit: s.opts.Limits.MaxOutputBytes, timeout: o.Timeout, grace: defaultGrace, grow: o.Grow}
 	if o.MaxOutputBytes.Known {
 		p.limit = o.MaxOutputBytes.Value
 	}

@@ -462,3 +462,46 @@ func BenchmarkWriteFile(b *testing.B) {
 		must(s.WriteFile(bg(), "f", []byte("content"), sandbox.WriteOptions{}))
 	}
 }
+
+// TestOutputGrowsOnlyAsAllowed: what Grow refuses is counted as omitted, and
+// the command goes on.
+func TestOutputGrowsOnlyAsAllowed(t *testing.T) {
+	for _, budget := range []int{0, 1, 5, 8, 11, 100} {
+		left := budget
+		b := headTail{limit: 16, grow: func(n int) bool {
+			if n > left {
+				return false
+			}
+			left -= n
+			return true
+		}}
+		var all []byte
+		for i := range 40 {
+			piece := []byte{byte('a' + i%26)}
+			all = append(all, piece...)
+			b.add(piece)
+		}
+		got, omitted := b.bytes()
+		if len(got) > budget || int64(len(got))+omitted != 40 || len(got) < min(budget, 16) {
+			t.Errorf("budget %d: kept %q, %d omitted", budget, got, omitted)
+		}
+		if head := min(len(got), 8); string(got[:head]) != string(all[:head]) {
+			t.Errorf("budget %d: head %q", budget, got)
+		}
+		if tail := len(got) - min(len(got), 8); string(got[len(got)-tail:]) != string(all[len(all)-tail:]) {
+			t.Errorf("budget %d: tail %q", budget, got)
+		}
+	}
+}
+
+func TestExecAsksBeforeItKeepsOutput(t *testing.T) {
+	s := open(t, Options{DefaultCwd: t.TempDir()})
+	var asked atomic.Int64
+	res := must(s.Exec(bg(), "head -c 100000 /dev/zero; echo end >&2", sandbox.ExecOptions{Grow: func(n int) bool {
+		return asked.Add(int64(n)) <= 5000
+	}}))
+	kept := int64(len(res.Stdout) + len(res.Stderr))
+	if kept > 5000 || kept+res.StdoutOmitted+res.StderrOmitted != 100004 || res.ExitCode != 0 {
+		t.Errorf("kept %d, omitted %d and %d, exit %d", kept, res.StdoutOmitted, res.StderrOmitted, res.ExitCode)
+	}
+}

@@ -11,9 +11,14 @@ import (
 )
 
 // headTail keeps the first and the last half of what is written to it and
-// counts what lies between. It holds no more than arrived.
+// counts what lies between. It holds no more than arrived, and no more than
+// grow, where set, allows.
 type headTail struct {
 	limit int64
+	grow  func(n int) bool
+	// full is set when grow has said no: then what is held is all there is
+	// room for.
+	full  bool
 	head  []byte
 	tail  []byte // a ring once it is full
 	next  int    // where the ring goes on
@@ -27,17 +32,38 @@ func (b *headTail) add(p []byte) {
 	b.total += int64(len(p))
 	if room := b.headMax() - int64(len(b.head)); room > 0 {
 		n := min(room, int64(len(p)))
-		b.head = append(b.head, p[:n]...)
+		b.head = b.extend(b.head, p[:n])
 		p = p[n:]
 	}
-	size := int(b.limit / 2)
-	if len(p) > size {
+	if size := int(b.limit / 2); len(p) > size {
 		p = p[len(p)-size:]
 	}
-	if room := size - len(b.tail); room > 0 {
+	if room := int(b.limit/2) - len(b.tail); room > 0 && !b.full {
 		n := min(room, len(p))
-		b.tail = append(b.tail, p[:n]...)
-		p = p[n:]
+		before := len(b.tail)
+		b.tail = b.extend(b.tail, p[:n])
+		p = p[len(b.tail)-before:]
+	}
+	b.wrap(p)
+}
+
+// extend appends p to one half, unless there is no room for it.
+func (b *headTail) extend(half, p []byte) []byte {
+	if len(p) == 0 || b.full {
+		return half
+	}
+	if b.grow != nil && !b.grow(len(p)) {
+		b.full = true
+		return half
+	}
+	return append(half, p...)
+}
+
+// wrap writes p over what is oldest in the ring.
+func (b *headTail) wrap(p []byte) {
+	size := len(b.tail)
+	if len(p) > size {
+		p = p[len(p)-size:]
 	}
 	for len(p) > 0 {
 		n := copy(b.tail[b.next:], p)
@@ -82,8 +108,8 @@ func (r *readBuffers) get() *[]byte {
 	return &b
 }
 
-func newCollector(pipe *os.File, limit int64) *collector {
-	return &collector{pipe: pipe, done: make(chan struct{}), kept: headTail{limit: limit}}
+func newCollector(pipe *os.File, limit int64, grow func(int) bool) *collector {
+	return &collector{pipe: pipe, done: make(chan struct{}), kept: headTail{limit: limit, grow: grow}}
 }
 
 // run reads until the end.

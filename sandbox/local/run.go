@@ -87,7 +87,7 @@ func (r *run) openPipes() ([]*os.File, error) {
 		if err != nil {
 			return files, err
 		}
-		*c, files = newCollector(here, r.plan.limit), append(files, there)
+		*c, files = newCollector(here, r.plan.limit, r.plan.grow), append(files, there)
 	}
 	return files, nil
 }
