@@ -1,12 +1,15 @@
 package integration
 
 import (
+	"bufio"
 	"bytes"
 	"encoding/json"
 	"errors"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -154,6 +157,27 @@ func (p *place) client(t *testing.T, d *process) *adapter.Sandbox {
 	}
 	t.Cleanup(func() { sb.Close() })
 	return sb
+}
+
+// metric reads one sample of the daemon's metrics.
+func metric(t *testing.T, d *process, name string) float64 {
+	t.Helper()
+	resp, err := http.Get("http://" + strings.TrimPrefix(d.ready.Admin, "tcp://") + "/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	for lines := bufio.NewScanner(resp.Body); lines.Scan(); {
+		if value, ok := strings.CutPrefix(lines.Text(), name+" "); ok {
+			n, err := strconv.ParseFloat(value, 64)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return n
+		}
+	}
+	t.Fatalf("no metric %s", name)
+	return 0
 }
 
 // alive tells whether a process lives; a zombie does not.

@@ -68,6 +68,7 @@ type Group struct {
 	mu     sync.Mutex
 	closed bool
 	live   map[*Transfer]struct{}
+	table  *Table // nil before the first mint
 }
 
 // NewGroup returns a group. A session, any comparable value, binds its tokens
@@ -85,10 +86,14 @@ func (g *Group) Close() {
 	for t := range g.live {
 		live = append(live, t)
 	}
+	table := g.table
 	g.mu.Unlock()
 	for _, t := range live {
 		t.stop(&sandbox.Error{Kind: sandbox.KindAborted, Op: "transfer", Outcome: sandbox.OutcomeNone,
 			Message: "the connection that minted it is gone"})
+	}
+	if table != nil {
+		table.touch() // a drain waits for no verdict of this group any more
 	}
 }
 
@@ -105,6 +110,7 @@ func (g *Group) add(t *Transfer) bool {
 		return false
 	}
 	g.live[t] = struct{}{}
+	g.table = t.table
 	return true
 }
 

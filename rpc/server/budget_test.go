@@ -20,6 +20,7 @@ func write(id, n int) string {
 
 // TestBudgetReadWaits: a read that does not fit waits until it does, and other
 // connections of the tenant share the budget.
+// Rules: P5.10.
 func TestBudgetReadWaits(t *testing.T) {
 	g := start(t, func(c *server.Config) { c.Limits.MaxBufferedInflightBytes = 100 << 10 })
 	g.fake.writes = make(chan string, 10)
@@ -46,6 +47,7 @@ func TestBudgetReadWaits(t *testing.T) {
 }
 
 // TestBudgetCancelledWait: who gives up waiting leaves nothing behind.
+// Rules: P5.10, P4.8 and P4.9.
 func TestBudgetCancelledWait(t *testing.T) {
 	g := start(t, func(c *server.Config) { c.Limits.MaxBufferedInflightBytes = 100 << 10 })
 	g.fake.writes = make(chan string, 10)
@@ -68,6 +70,7 @@ func TestBudgetCancelledWait(t *testing.T) {
 
 // TestBudgetWritesWaitBounded: writes wait for the budget, up to the text
 // that a connection may have waiting.
+// Rules: P5.11 and P4.2.
 func TestBudgetWritesWaitBounded(t *testing.T) {
 	g := start(t, func(c *server.Config) {
 		c.Limits.MaxBufferedInflightBytes, c.Limits.MaxMessageBytes = 64<<10, 128<<10
@@ -88,6 +91,7 @@ func TestBudgetWritesWaitBounded(t *testing.T) {
 
 // TestBudgetExec: output that does not fit is counted as omitted, whether the
 // backend asks while it grows or not.
+// Rules: P5.12.
 func TestBudgetExec(t *testing.T) {
 	g := start(t, func(c *server.Config) { c.Limits.MaxBufferedInflightBytes = 100 << 10 })
 	g.fake.writes = make(chan string, 10)
@@ -124,6 +128,7 @@ func TestBudgetExec(t *testing.T) {
 
 // TestUnreadReplies: a peer that does not read stops being read, and is cut
 // off after the write timeout.
+// Rules: P4.6 and P4.7.
 func TestUnreadReplies(t *testing.T) {
 	g := start(t, func(c *server.Config) {
 		c.Limits.WriteTimeout = 3 * time.Second
@@ -147,6 +152,7 @@ func TestUnreadReplies(t *testing.T) {
 }
 
 // TestSlowReader: a peer that reads slowly, but reads, is not cut off.
+// Rules: P4.7.
 func TestSlowReader(t *testing.T) {
 	g := start(t, func(c *server.Config) { c.Limits.WriteTimeout = 400 * time.Millisecond })
 	r := g.login()

@@ -13,6 +13,7 @@ import (
 
 // TestContentForms reads every kind of content and compares the form and the
 // bytes with the rule as it stands in the protocol.
+// Rules: P5.1 and P5.2.
 func TestContentForms(t *testing.T) {
 	g := start(t, nil)
 	r := g.login()
@@ -74,6 +75,7 @@ func checkContent(t *testing.T, text string, data []byte) {
 }
 
 // TestContentAtLimits has 64 KiB of NUL and of "<" meet each limit.
+// Rules: P8.21, P3.8 and P6.4.
 func TestContentAtLimits(t *testing.T) {
 	const n = 64 << 10
 	for name, b := range map[string]byte{"NUL": 0, "angle": '<'} {
@@ -108,6 +110,7 @@ func TestContentAtLimits(t *testing.T) {
 	}
 }
 
+// TestNames holds P5.3, P8.2 and P8.27.
 func TestNames(t *testing.T) {
 	g := start(t, nil)
 	r := g.login()
@@ -134,6 +137,7 @@ func TestNames(t *testing.T) {
 	}
 }
 
+// TestUnsizedRead holds P8.16, P8.20 and P8.21.
 func TestUnsizedRead(t *testing.T) {
 	g := start(t, func(c *server.Config) { c.Limits.MaxBufferedBytes = 300000 })
 	r := g.login()

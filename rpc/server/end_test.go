@@ -52,6 +52,7 @@ func TestPanicInOpen(t *testing.T) {
 	g.login()
 }
 
+// TestLongIDs holds P3.14.
 func TestLongIDs(t *testing.T) {
 	g := start(t, nil)
 	r := g.login()
@@ -61,6 +62,7 @@ func TestLongIDs(t *testing.T) {
 }
 
 // TestErrorTooLarge: not even an error is longer than a message may be.
+// Rules: P3.9.
 func TestErrorTooLarge(t *testing.T) {
 	g := start(t, func(c *server.Config) { c.Limits.MaxMessageBytes = 64 << 10 })
 	r := g.login()
@@ -72,6 +74,7 @@ func TestErrorTooLarge(t *testing.T) {
 }
 
 // TestAbortsBounded: aborts wait for the verdicts of commits, so many at once.
+// Rules: P4.4 and P10.32.
 func TestAbortsBounded(t *testing.T) {
 	g := start(t, func(c *server.Config) { c.Limits.MaxWaitingTransfers = 2 })
 	g.fake.commit = make(chan struct{})
@@ -102,6 +105,7 @@ func TestAbortsBounded(t *testing.T) {
 
 // TestLingerEnds: who goes on sending behind a last answer is closed, after a
 // time or an amount.
+// Rules: P4.16.
 func TestLingerEnds(t *testing.T) {
 	tests := []struct {
 		name   string

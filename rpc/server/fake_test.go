@@ -25,6 +25,8 @@ type fake struct {
 	writes  chan string   // where set, told of each write, which then waits for release
 	commit  chan struct{} // where set, commits wait for it to be closed
 	seen    any           // the options of the last call
+	fail    error         // where set, what every stat fails with
+	stat    *sandbox.FileStat
 	// committing counts the commits that began.
 	committing atomic.Int64
 }
@@ -89,6 +91,12 @@ func (f *fake) WriteFile(ctx context.Context, path string, content []byte, opts 
 
 func (f *fake) Stat(_ context.Context, path string, opts sandbox.StatOptions) (sandbox.FileStat, error) {
 	f.saw(opts)
+	if f.fail != nil {
+		return sandbox.FileStat{}, f.fail
+	}
+	if f.stat != nil {
+		return *f.stat, nil
+	}
 	data, err := f.get("stat", path)
 	if err != nil {
 		return sandbox.FileStat{}, err

@@ -18,6 +18,7 @@ func cancelLine(id string) string {
 	return `{"jsonrpc":"2.0","method":"$/cancelRequest","params":{"id":` + id + `}}`
 }
 
+// TestIDInFlight holds P3.13, P3.18 and P3.24.
 func TestIDInFlight(t *testing.T) {
 	g := start(t, nil)
 	r := g.login()
@@ -33,6 +34,7 @@ func TestIDInFlight(t *testing.T) {
 	r.expect(`{"jsonrpc":"2.0","id":1,"method":"ping"}`, "1", 0, "")
 }
 
+// TestNotifications holds P3.19 and P3.22.
 func TestNotifications(t *testing.T) {
 	g := start(t, nil)
 	r := g.login()
@@ -50,6 +52,7 @@ func TestNotifications(t *testing.T) {
 	}
 }
 
+// TestCancel holds P4.8.
 func TestCancel(t *testing.T) {
 	g := start(t, nil)
 	r := g.login()
@@ -77,6 +80,7 @@ func TestCancel(t *testing.T) {
 }
 
 // TestCancelPastNoReturn: the normal answer is given.
+// Rules: P4.13.
 func TestCancelPastNoReturn(t *testing.T) {
 	g := start(t, nil)
 	r := g.login()
@@ -98,6 +102,7 @@ func (g *rig) fill(r *raw, n int) {
 	}
 }
 
+// TestInflightAndQueue holds P4.1, P4.2, P4.3 and P6.4.
 func TestInflightAndQueue(t *testing.T) {
 	g := start(t, func(c *server.Config) { c.Limits.MaxInflight, c.Limits.MaxQueued = 4, 3 })
 	r := g.login()
@@ -130,6 +135,7 @@ func TestInflightAndQueue(t *testing.T) {
 }
 
 // TestQueueOrder: waiting calls start in order of arrival.
+// Rules: P4.1.
 func TestQueueOrder(t *testing.T) {
 	g := start(t, func(c *server.Config) { c.Limits.MaxInflight = 1 })
 	r := g.login()
@@ -147,6 +153,7 @@ func TestQueueOrder(t *testing.T) {
 	}
 }
 
+// TestQueuedText holds P4.2.
 func TestQueuedText(t *testing.T) {
 	g := start(t, func(c *server.Config) { c.Limits.MaxInflight, c.Limits.MaxMessageBytes = 1, 64<<10 })
 	r := g.login()
@@ -168,6 +175,7 @@ func TestQueuedText(t *testing.T) {
 	}
 }
 
+// TestLineTooLong holds P3.7 and P4.16.
 func TestLineTooLong(t *testing.T) {
 	g := start(t, func(c *server.Config) { c.Limits.MaxMessageBytes = 64 << 10 })
 	r := g.login()
@@ -186,6 +194,7 @@ func TestLineTooLong(t *testing.T) {
 	r.closedCleanly()
 }
 
+// TestReplyTooLarge holds P3.8.
 func TestReplyTooLarge(t *testing.T) {
 	g := start(t, func(c *server.Config) { c.Limits.MaxMessageBytes = 64 << 10 })
 	r := g.login()
@@ -196,6 +205,7 @@ func TestReplyTooLarge(t *testing.T) {
 	r.expect(exec(2, "out 60000"), "2", 0, "")
 }
 
+// TestBatch holds P3.19, P3.20 and P3.21.
 func TestBatch(t *testing.T) {
 	g := start(t, func(c *server.Config) { c.Limits.MaxMessageBytes = 64 << 10 })
 	r := g.login()
@@ -248,6 +258,7 @@ func TestBatch(t *testing.T) {
 }
 
 // TestEOF: the client is gone; its calls are cancelled.
+// Rules: P4.14.
 func TestEOF(t *testing.T) {
 	g := start(t, func(c *server.Config) { c.Limits.MaxInflight = 1 })
 	r := g.login()
@@ -272,6 +283,7 @@ func waitFor(t *testing.T, ok func() bool) {
 	}
 }
 
+// TestEpochEnds holds P7.12, P6.3 and P6.5.
 func TestEpochEnds(t *testing.T) {
 	g := start(t, func(c *server.Config) { c.Limits.MaxInflight = 1 })
 	a, b := g.login(), g.login()
@@ -290,6 +302,7 @@ func TestEpochEnds(t *testing.T) {
 	close(g.fake.release)
 }
 
+// TestPanic holds P6.6.
 func TestPanic(t *testing.T) {
 	logged := make(chan string, 1)
 	g := start(t, func(c *server.Config) {
@@ -307,6 +320,7 @@ func TestPanic(t *testing.T) {
 	r.expect(exec(1, "echo x"), "1", 0, "")
 }
 
+// TestDrain holds P12.2 and P12.3.
 func TestDrain(t *testing.T) {
 	g := start(t, nil)
 	r, late := g.login(), g.dial()
@@ -339,6 +353,7 @@ func TestDrain(t *testing.T) {
 	}
 }
 
+// TestDrainTimeout holds P12.5.
 func TestDrainTimeout(t *testing.T) {
 	g := start(t, nil)
 	r := g.login()

@@ -15,6 +15,7 @@ func hello(params string) string {
 	return `{"jsonrpc":"2.0","id":0,"method":"hello","params":` + params + `}`
 }
 
+// TestHelloRetries holds P7.1, P7.4, P7.5, P7.6, P7.8, P7.9 and P3.23.
 func TestHelloRetries(t *testing.T) {
 	tests := []struct {
 		name, line, id string
@@ -72,6 +73,7 @@ func TestHelloRetries(t *testing.T) {
 	}
 }
 
+// TestHelloCloses holds P7.2, P7.3 and P4.16.
 func TestHelloCloses(t *testing.T) {
 	tests := []struct {
 		name, params string
@@ -107,6 +109,7 @@ func TestHelloCloses(t *testing.T) {
 }
 
 // TestHelloDeadline keeps pinging; the connection closes all the same.
+// Rules: P3.5.
 func TestHelloDeadline(t *testing.T) {
 	g := start(t, func(c *server.Config) { c.HelloTimeout = 200 * time.Millisecond })
 	r := g.dial()
@@ -127,6 +130,7 @@ func TestHelloDeadline(t *testing.T) {
 	silent.closed()
 }
 
+// TestHelloDeadlineDuringOpen holds P7.14.
 func TestHelloDeadlineDuringOpen(t *testing.T) {
 	g := start(t, func(c *server.Config) { c.HelloTimeout = 200 * time.Millisecond })
 	g.opening = make(chan struct{})
@@ -137,6 +141,7 @@ func TestHelloDeadlineDuringOpen(t *testing.T) {
 }
 
 // TestLinesBehindHello are long and wait for its answer.
+// Rules: P3.6.
 func TestLinesBehindHello(t *testing.T) {
 	g := start(t, nil)
 	g.opening = make(chan struct{})
@@ -151,6 +156,7 @@ func TestLinesBehindHello(t *testing.T) {
 	}
 }
 
+// TestHelloLineLimit holds P3.4.
 func TestHelloLineLimit(t *testing.T) {
 	g := start(t, nil)
 	pad := func(n int) string {
@@ -166,6 +172,7 @@ func TestHelloLineLimit(t *testing.T) {
 	r.closedCleanly()
 }
 
+// TestFirstByte holds P2.1, P2.2 and P2.3.
 func TestFirstByte(t *testing.T) {
 	data := make(chan byte, 8)
 	g := start(t, func(c *server.Config) {
@@ -193,6 +200,7 @@ func TestFirstByte(t *testing.T) {
 	}
 }
 
+// TestWrongPlane holds P2.4.
 func TestWrongPlane(t *testing.T) {
 	g := start(t, func(c *server.Config) {
 		c.ServeData = func(_ context.Context, conn net.Conn, _ any) { conn.Close() }

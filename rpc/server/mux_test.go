@@ -37,6 +37,7 @@ func (g *rig) stream(s *yamux.Session) *raw {
 	return newRaw(g.t, conn)
 }
 
+// TestMux holds P2.6, P2.7, P2.8, P2.9, P2.10 and P2.11.
 func TestMux(t *testing.T) {
 	sessions := make(chan any, 4)
 	g := start(t, func(c *server.Config) {
@@ -82,6 +83,7 @@ func TestMux(t *testing.T) {
 	waitFor(t, func() bool { return g.released.Load() == 1 })
 }
 
+// TestMuxEpoch holds P7.12.
 func TestMuxEpoch(t *testing.T) {
 	g := start(t, nil)
 	_, s := g.loginMux()
@@ -95,6 +97,7 @@ func TestMuxEpoch(t *testing.T) {
 	<-s.CloseChan()
 }
 
+// TestMuxStreamLimit holds P2.15.
 func TestMuxStreamLimit(t *testing.T) {
 	g := start(t, func(c *server.Config) { c.MaxStreams = 2 })
 	_, s := g.loginMux()

@@ -27,6 +27,7 @@ func commitLine(id int, tk ticket) string {
 
 // TestBlockedCommits: 128 commits that wait take no place of calls, and an
 // abort works.
+// Rules: P4.3.
 func TestBlockedCommits(t *testing.T) {
 	g := start(t, nil)
 	r := g.login()
@@ -55,6 +56,7 @@ func TestBlockedCommits(t *testing.T) {
 }
 
 // TestCancelWithFullQueue: cancels are read and act whatever waits.
+// Rules: P4.5 and P4.2.
 func TestCancelWithFullQueue(t *testing.T) {
 	g := start(t, nil)
 	r := g.login()
@@ -80,6 +82,7 @@ func TestCancelWithFullQueue(t *testing.T) {
 	}
 }
 
+// TestWaitingTransfersLimit holds P4.4 and P4.11.
 func TestWaitingTransfersLimit(t *testing.T) {
 	g := start(t, func(c *server.Config) { c.Limits.MaxWaitingTransfers = 2 })
 	r := g.login()
@@ -108,6 +111,7 @@ func TestWaitingTransfersLimit(t *testing.T) {
 
 // TestMintDiesWithConnection: other connections of the tenant can ask what
 // became of it, other tenants' ids do not exist.
+// Rules: P10.6, P10.8 and P6.9.
 func TestMintDiesWithConnection(t *testing.T) {
 	g := start(t, nil)
 	a, b := g.login(), g.login()
@@ -123,6 +127,7 @@ func TestMintDiesWithConnection(t *testing.T) {
 	other.expect(ask, "1", -32003, "not_found")
 }
 
+// TestInlineMax holds P8.22.
 func TestInlineMax(t *testing.T) {
 	g := start(t, nil)
 	r := g.login()

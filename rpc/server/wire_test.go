@@ -5,6 +5,7 @@ import (
 	"testing"
 )
 
+// TestExample holds P9.1 and P10.1.
 func TestExample(t *testing.T) {
 	g := start(t, nil)
 	r := g.login()
@@ -25,6 +26,7 @@ func TestExample(t *testing.T) {
 }
 
 // TestLines goes through what section 3 says of single lines after hello.
+// Rules: P3.3, P3.10, P3.11, P3.12, P3.13, P3.15, P3.16, P3.20 and P7.6.
 func TestLines(t *testing.T) {
 	deep := strings.Repeat(`[`, 62) + strings.Repeat(`]`, 62)
 	deeper := strings.Repeat(`[`, 63) + strings.Repeat(`]`, 63)
@@ -90,6 +92,7 @@ func TestLines(t *testing.T) {
 }
 
 // TestFields sees each fault of params named.
+// Rules: P3.17, P5.1, P5.4, P5.6, P5.7, P8.2, P8.6, P9.6, P9.8 and P9.14.
 func TestFields(t *testing.T) {
 	tests := []struct{ method, params, field string }{
 		{"stat", `{"path":5}`, "path"},
@@ -115,6 +118,9 @@ func TestFields(t *testing.T) {
 		{"read_file", `{"path":"x","offset":1e400}`, "offset"},
 		{"read_file", `{"path":"x","length":"1"}`, "length"},
 		{"read_file", `{"path":"x","if_match":"e"}`, "if_match"},
+		{"read_file_stream", `{"path":"x","if_match":""}`, "if_match"},
+		{"write_file", `{"path":"x","content":{"text":"a"},"if_match":""}`, "if_match"},
+		{"write_file_stream", `{"path":"x","if_match":""}`, "if_match"},
 		{"read_file_stream", `{"path":"x","inline_max":1}`, "inline_max"},
 		{"read_file_stream", `{"path":"x","digest":"md5"}`, "digest"},
 		{"write_file", `{"path":"x"}`, "content"},

@@ -1,0 +1,115 @@
+package integration
+
+import (
+	"bufio"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// mount mounts and sees to it that the mount goes with the test.
+func mount(t *testing.T, source, target, kind string, flags uintptr, data string) {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("only root can mount")
+	}
+	if err := syscall.Mount(source, target, kind, flags, data); err != nil {
+		t.Skipf("cannot mount here: %v", err)
+	}
+	t.Cleanup(func() {
+		if err := syscall.Unmount(target, syscall.MNT_DETACH); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// TestWireMountPoint: P8.13.
+func TestWireMountPoint(t *testing.T) {
+	d := startWire(t, nil)
+	c := d.login()
+	d.put("other", "below")
+	d.put("f", "hidden")
+	mount(t, d.path("other"), d.path("f"), "", syscall.MS_BIND, "")
+	before := c.etag("f")
+	r := c.ok("write_file", obj{"path": "f", "content": text("in place")})
+	if r.Result["atomic"] != false || r.num("bytes") != 8 || d.get("other") != "in place" || r.str("etag") == before || r.str("etag") != c.etag("f") {
+		t.Fatalf("got %s", r.line)
+	}
+	k := c.mintWrite("f")
+	k.open("stream")
+	k.commit(6).want(t, -32004, "busy")
+	if d.get("other") != "in place" {
+		t.Fatalf("the stream left %q", d.get("other"))
+	}
+}
+
+// TestWireNoSpace: P8.34 and P6.2. What does not fit fails at the mint, where a
+// size was named, else with the verdict.
+func TestWireNoSpace(t *testing.T) {
+	d := startWire(t, nil)
+	c := d.login()
+	c.ok("mkdir", obj{"path": "small"})
+	mount(t, "tmpfs", d.path("small"), "tmpfs", 0, "size=1m")
+	c.fails("write_file_stream", obj{"path": "small/f", "size": 8 << 20}, -32005, "no_space")
+	k := c.mintWrite("small/f")
+	conn := k.open("")
+	go conn.Write(make([]byte, 8<<20)) // cut short by the daemon
+	k.commit(8<<20).want(t, -32005, "no_space")
+	c.fails("write_file", obj{"path": "small/f", "content": text(strings.Repeat("x", 4<<20))}, -32005, "no_space")
+	if names, err := os.ReadDir(d.path("small")); err != nil || len(names) > 0 {
+		t.Fatalf("left: %v, %v", names, err)
+	}
+	c.ok("write_file", obj{"path": "small/f", "content": text("fits")})
+}
+
+// TestWireSyncReachesTheDisk: P8.10, seen by strace(1): the data, the name, the
+// directory, in this order and all before the answer.
+func TestWireSyncReachesTheDisk(t *testing.T) {
+	if _, err := exec.LookPath("strace"); err != nil {
+		t.Skip("needs strace: apt-get install strace")
+	}
+	p := newPlace(t)
+	proc := p.start(t)
+	d := &wireDaemon{t: t, ready: proc.ready}
+	d.cfg.StateDir = filepath.Join(p.dir, "state")
+	c := d.login(obj{"token": p.secret})
+	c.writeFile("f", "old")
+	trace := filepath.Join(p.dir, "trace")
+	tracer := exec.Command("strace", "-f", "-e", "trace=fsync,fdatasync,linkat,renameat,renameat2", "-o", trace, "-p", strconv.Itoa(proc.ready.PID))
+	stderr, err := tracer.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := tracer.Start(); err != nil {
+		t.Fatal(err)
+	}
+	first, _ := bufio.NewReader(stderr).ReadString('\n')
+	if !strings.Contains(first, "attached") {
+		t.Skipf("strace may not attach here: %s", first)
+	}
+	k := c.mint("write_file_stream", obj{"path": "f", "sync": true})
+	k.open("stream")
+	k.commit(6)
+	c.ok("write_file", obj{"path": "f", "content": text("buffered"), "sync": true})
+	c.ok("write_file", obj{"path": "f", "content": text("lazy")})
+	proc.kill(t, syscall.SIGTERM)
+	proc.exitCode(t)
+	tracer.Wait()
+	b, err := os.ReadFile(trace)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var calls []string
+	for _, m := range regexp.MustCompile(`\d+ +(fsync|fdatasync|renameat2?)\(`).FindAllStringSubmatch(string(b), -1) {
+		calls = append(calls, strings.TrimSuffix(m[1], "2"))
+	}
+	const durable = "fsync renameat fsync "
+	if got := strings.Join(calls, " ") + " "; got != durable+durable+"renameat " {
+		t.Fatalf("got %q", got)
+	}
+}
