@@ -1,12 +1,10 @@
 package adapter
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"io"
 	"net"
-	"os"
 	"sync"
 	"time"
 
@@ -97,7 +95,7 @@ func (s *Sandbox) openInline(ctx context.Context, path string, opts sandbox.Read
 		return nil, err
 	}
 	if r.Transfer == nil {
-		return &memory{content: r.File}, nil
+		return sandbox.ContentSource(r.File), nil
 	}
 	src, err := s.claimRead(ctx, l, r.Transfer, sandbox.Some(r.File.Size), sandbox.Some(r.Length), r.File.ETag)
 	if err != nil {
@@ -218,6 +216,11 @@ func (c *countedReader) end(total int64) {
 	c.conn.SetReadDeadline(time.Unix(1, 0))
 }
 
+func isTimeout(err error) bool {
+	var ne net.Error
+	return errors.As(err, &ne) && ne.Timeout()
+}
+
 // left returns how many bytes are to come, once that is known.
 func (c *countedReader) left() sandbox.Optional[int64] {
 	c.mu.Lock()
@@ -243,38 +246,9 @@ func (c *countedReader) Read(p []byte) (int, error) {
 		c.mu.Lock()
 		c.read += int64(n)
 		c.mu.Unlock()
-		if n == 0 && errors.Is(err, os.ErrDeadlineExceeded) {
-			continue
+		if n == 0 && isTimeout(err) {
+			continue // woken by end, or by a deadline that end has set late
 		}
 		return n, err
 	}
 }
-
-// memory is a source whose content came with the answer.
-type memory struct {
-	content sandbox.FileContent
-	reader  *bytes.Reader
-}
-
-// Size implements [sandbox.Source].
-func (m *memory) Size() (int64, bool) { return m.content.Size, true }
-
-// Length implements [sandbox.Source].
-func (m *memory) Length() (int64, bool) { return int64(len(m.content.Data)), true }
-
-// ETag implements [sandbox.Source].
-func (m *memory) ETag() string { return m.content.ETag }
-
-// Reader implements [sandbox.Source].
-func (m *memory) Reader() io.Reader {
-	if m.reader == nil {
-		m.reader = bytes.NewReader(m.content.Data)
-	}
-	return m.reader
-}
-
-// Finish implements [sandbox.Source].
-func (m *memory) Finish(int64) (sandbox.ReadVerdict, error) { return sandbox.ReadVerdict{}, nil }
-
-// Close implements [sandbox.Source].
-func (m *memory) Close() error { return nil }

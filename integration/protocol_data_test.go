@@ -75,7 +75,7 @@ func TestWireOneTokenOneConnection(t *testing.T) {
 	}
 }
 
-// TestWirePreamble: P11.1, P11.2, P11.3 and P11.4.
+// TestWirePreamble: P11.1, P11.2, P11.3, P11.4 and P4.16.
 func TestWirePreamble(t *testing.T) {
 	d := startWire(t, nil)
 	c := d.login()
@@ -100,6 +100,11 @@ func TestWirePreamble(t *testing.T) {
 	conn, line := d.answerTo("CTRLD1 " + strings.Repeat("A", 43) + "\n")
 	if rest, err := io.ReadAll(conn); line != "ERR token_invalid\n" || len(rest) > 0 || err != nil {
 		t.Fatalf("a token that never was: %q, then %q, %v", line, rest, err)
+	}
+	// What comes behind a refused token does not eat the answer.
+	conn, line = d.answerTo("CTRLD1 " + strings.Repeat("A", 43) + "\n" + strings.Repeat("payload", 50000))
+	if rest, err := io.ReadAll(conn); line != "ERR token_invalid\n" || len(rest) > 0 || err != nil {
+		t.Fatalf("a token that never was, with data: %q, then %q, %v", line, rest, err)
 	}
 	// In two pieces, with the payload behind the second.
 	data := d.connect(d.ready.Data[0])

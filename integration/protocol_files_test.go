@@ -297,7 +297,11 @@ func TestWireProc(t *testing.T) {
 	if r := c.ok("stat", obj{"path": "/proc/version"}); r.Result["size"] != nil || r.Result["etag"] != nil || r.str("type") != "file" {
 		t.Fatalf("got %s", r.line)
 	}
-	k := c.mintRead("/proc/version")
+	k := c.mint("read_file", obj{"path": "/proc/version", "inline_max": 1}) // P8.22
+	if got := k.open("").all(); got != string(want) || k.minted.num("length") != len(want) {
+		t.Fatalf("got %q", got)
+	}
+	k = c.mintRead("/proc/version")
 	if m := k.minted.Result; m["size"] != nil || m["length"] != nil || m["etag"] != nil {
 		t.Fatalf("minted %s", k.minted.line)
 	}

@@ -88,6 +88,7 @@ func TestWireHelloRefused(t *testing.T) {
 		t.Fatalf("got %s", r.line)
 	}
 	c.fails("hello", obj{"protocol": 1, "token": wireSecret}, -32600, "invalid_request")
+	c.fails("hello", obj{"protocol": "x"}, -32600, "invalid_request")
 	old := d.dial()
 	r := old.fails("hello", obj{"protocol": 2, "token": 5}, -32010, "unsupported")
 	if list, _ := r.Error.Data["protocols"].([]any); len(list) != 1 || list[0] != 1.0 {

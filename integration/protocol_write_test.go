@@ -181,6 +181,20 @@ func TestWireCommitAgain(t *testing.T) {
 	k.commit(4).want(t, -32602, "invalid_params")
 	c.fails("transfer_commit", obj{"id": k.id, "bytes": 3, "sha256": sum}, -32602, "invalid_params")
 
+	// The first to arrive is the first to count, however they run.
+	k = c.mintWrite("f")
+	ids := []string{c.send("transfer_commit", obj{"id": k.id, "bytes": 3})}
+	for n := range 8 {
+		ids = append(ids, c.send("transfer_commit", obj{"id": k.id, "bytes": 10 + n}))
+	}
+	for _, id := range ids[1:] {
+		c.wait(id).want(t, -32602, "invalid_params")
+	}
+	k.open("abc")
+	if r := c.wait(ids[0]); r.num("bytes") != 3 {
+		t.Fatalf("got %s", r.line)
+	}
+
 	k = c.mint("write_file_stream", obj{"path": "f", "digest": "sha256"})
 	k.open("abc")
 	params := obj{"id": k.id, "bytes": 3, "sha256": sum}
@@ -244,19 +258,22 @@ func TestWireAbort(t *testing.T) {
 	c.fails("transfer_abort", obj{"id": "no id"}, -32003, "not_found")
 }
 
-// TestWireCommitCancelled: P4.12.
+// TestWireCommitCancelled: P4.12. It is done often, because whoever ends the
+// transfer must win against all that ends along with it.
 func TestWireCommitCancelled(t *testing.T) {
 	d := startWire(t, nil)
 	c := d.login()
-	k := c.mintWrite("f")
-	conn := k.open("ab")
-	commit := c.send("transfer_commit", obj{"id": k.id, "bytes": 3})
-	c.ok("ping", nil)
-	c.cancel(commit)
-	c.wait(commit).want(t, -32800, "cancelled")
-	k.result().want(t, -32008, "aborted").outcome(t, "none")
-	conn.wasReset()
-	c.fails("stat", obj{"path": "f"}, -32003, "not_found")
+	for range 30 {
+		k := c.mintWrite("f")
+		conn := k.open("ab")
+		commit := c.send("transfer_commit", obj{"id": k.id, "bytes": 3})
+		c.ok("ping", nil)
+		c.cancel(commit)
+		c.wait(commit).want(t, -32800, "cancelled")
+		k.result().want(t, -32008, "aborted").outcome(t, "none")
+		conn.wasReset()
+		c.fails("stat", obj{"path": "f"}, -32003, "not_found")
+	}
 }
 
 // TestWireTwoUploads: P10.41.

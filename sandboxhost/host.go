@@ -131,6 +131,11 @@ func (h *Host) Open(ctx context.Context, hello rpc.HelloParams, _ net.Addr) (*se
 		t.connections.give()
 		return nil, err
 	}
+	// A command may have removed the directory that hello names.
+	if err := os.Mkdir(h.dir(grant.Tenant, hello.Sandbox), 0o755); err != nil && !errors.Is(err, os.ErrExist) {
+		t.connections.give()
+		return nil, sandbox.AsError(rpc.MethodHello, "", err)
+	}
 	return &server.Session{
 		Tenant: grant.Tenant, Sandbox: hello.Sandbox,
 		Backend: &bounded{Backend: s.instance.Backend(), calls: &t.calls},
@@ -217,10 +222,15 @@ func (h *Host) start(ctx context.Context, t *tenant, spec Spec, s *starting) {
 	}
 }
 
+// dir is the directory of a sandbox.
+func (h *Host) dir(tenantName, name string) string {
+	return filepath.Join(h.cfg.StateDir, "sandboxes", tenantName, name)
+}
+
 func (h *Host) startInstance(ctx context.Context, spec Spec) (Instance, error) {
 	spec.Limits = h.cfg.Limits
 	spec.Journal = filepath.Join(h.cfg.StateDir, "journal")
-	spec.Dir = filepath.Join(h.cfg.StateDir, "sandboxes", spec.Tenant, spec.Sandbox)
+	spec.Dir = h.dir(spec.Tenant, spec.Sandbox)
 	if err := os.MkdirAll(filepath.Dir(spec.Dir), 0o700); err != nil {
 		return nil, sandbox.AsError("start", "", err)
 	}

@@ -57,6 +57,8 @@ type Owner struct {
 	// Group is the connection that minted; when it closes, what it minted
 	// is aborted.
 	Group *Group
+	// Path is what the client calls the file; errors name it.
+	Path string
 }
 
 // Group holds the live transfers of one minting connection.
@@ -302,7 +304,7 @@ func (t *Transfer) session() any {
 	return t.owner.Group.session
 }
 
-func tokenInvalid() error {
+func tokenInvalid() *sandbox.Error {
 	return &sandbox.Error{Kind: sandbox.KindTokenInvalid, Op: "claim", Message: "token is unknown, used or expired"}
 }
 
@@ -312,7 +314,9 @@ func (tb *Table) expire(t *Transfer) {
 	delete(tb.tokens, t.key)
 	tb.mu.Unlock()
 	if held {
-		t.end(Expired, Outcome{}, tokenInvalid())
+		expired := tokenInvalid()
+		expired.Op = "transfer"
+		t.end(Expired, Outcome{}, expired)
 	}
 }
 

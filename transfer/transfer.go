@@ -14,6 +14,7 @@ package transfer
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
@@ -215,13 +216,7 @@ func (t *Transfer) Wait(ctx context.Context) (Outcome, error) {
 // before the rename the transfer is aborted.
 func (t *Transfer) Commit(ctx context.Context, c sandbox.Commit) (Outcome, error) {
 	const op = "transfer_commit"
-	if t.Direction == Read {
-		return Outcome{}, &sandbox.Error{Kind: sandbox.KindInvalidParams, Op: op, Message: "a read has no commit"}
-	}
-	if c.SHA256 != "" && !t.digest {
-		return Outcome{}, &sandbox.Error{Kind: sandbox.KindInvalidParams, Op: op, Message: "sha256 needs digest at the mint"}
-	}
-	if err := t.ask(c); err != nil {
+	if err := t.Ask(c); err != nil {
 		return Outcome{}, err
 	}
 	if t.size.Known && t.size.Value != c.Bytes {
@@ -241,8 +236,18 @@ func (t *Transfer) Commit(ctx context.Context, c sandbox.Commit) (Outcome, error
 	return Outcome{}, sandbox.Cancelled(ctx, op, "")
 }
 
-// ask records the first commit and compares later ones with it.
-func (t *Transfer) ask(c sandbox.Commit) error {
+// Ask records what a commit asks for and does not wait. The first one counts:
+// a later one must ask for the same, or is [sandbox.KindInvalidParams]. Commit
+// asks by itself; who takes requests one after the other and lets them run
+// side by side asks first, so that the first to arrive is the first to ask.
+func (t *Transfer) Ask(c sandbox.Commit) error {
+	const op = "transfer_commit"
+	if t.Direction == Read {
+		return &sandbox.Error{Kind: sandbox.KindInvalidParams, Op: op, Message: "a read has no commit"}
+	}
+	if c.SHA256 != "" && !t.digest {
+		return &sandbox.Error{Kind: sandbox.KindInvalidParams, Op: op, Message: "sha256 needs digest at the mint"}
+	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.commit != nil {
@@ -315,6 +320,25 @@ func (t *Transfer) settle(to State, out Outcome, err error) {
 	t.finish(to, out, err)
 }
 
+// ops are what errors call a transfer by its direction.
+var ops = [...]string{Read: "read_file_stream", Write: "write_file_stream"}
+
+// named says in an error whose it is, where its finder did not know.
+func (t *Transfer) named(err error) error {
+	var e *sandbox.Error
+	if !errors.As(err, &e) {
+		return err
+	}
+	with := *e
+	if with.Op == "" || with.Op == "transfer" {
+		with.Op = ops[t.Direction]
+	}
+	if with.Path == "" {
+		with.Path = t.owner.Path
+	}
+	return &with
+}
+
 // finish is the only door to an end. It releases the descriptors, records the
 // outcome and only then wakes the pump, which closes its socket. The caller
 // holds the lock; finish releases it.
@@ -333,7 +357,7 @@ func (t *Transfer) finish(to State, out Outcome, err error) {
 	t.cancel(context.Canceled)
 
 	t.mu.Lock()
-	t.outcome, t.err, t.endedAt = out, err, time.Now()
+	t.outcome, t.err, t.endedAt = out, t.named(err), time.Now()
 	close(t.done)
 	t.mu.Unlock()
 	if interrupt != nil {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -111,6 +112,10 @@ func exitCode(err error, isExec bool) int {
 		return exitExecFailed
 	case isUsage:
 		return exitUsage
+	case !typed && errors.Is(err, fs.ErrNotExist):
+		return exitNotFound
+	case !typed && errors.Is(err, fs.ErrPermission):
+		return exitPermission
 	case !typed:
 		return exitFailure
 	}

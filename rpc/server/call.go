@@ -15,6 +15,7 @@ import (
 type call struct {
 	c      *conn
 	r      *rpc.Request
+	key    string // of its id among the calls in flight
 	batch  *batch
 	slot   int
 	ctx    context.Context
@@ -156,7 +157,7 @@ func (cl *call) answer(m *rpc.Message) {
 		return
 	}
 	cl.answered = true
-	delete(c.calls, string(cl.r.ID))
+	delete(c.calls, cl.key)
 	c.mu.Unlock()
 	c.put(m, cl.batch, cl.slot)
 }

@@ -50,7 +50,7 @@ func (c *conn) request(r *rpc.Request, b *batch, slot int) step {
 		c.put(m, b, slot)
 		return next
 	}
-	if r.Err == nil && r.Method == rpc.MethodHello {
+	if r.Method == rpc.MethodHello {
 		r.Err = &sandbox.Error{Kind: sandbox.KindInvalidRequest, Op: rpc.MethodHello, Message: "hello comes once"}
 	}
 	cl, ok := c.register(r, b, slot)
@@ -84,14 +84,15 @@ func (c *conn) put(m *rpc.Message, b *batch, slot int) {
 func (c *conn) register(r *rpc.Request, b *batch, slot int) (*call, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if _, twice := c.calls[string(r.ID)]; twice {
+	key := idKey(r.ID)
+	if _, twice := c.calls[key]; twice {
 		return nil, false
 	}
-	cl := &call{c: c, r: r, batch: b, slot: slot}
+	cl := &call{c: c, r: r, key: key, batch: b, slot: slot}
 	if c.calls == nil {
 		c.calls = make(map[string]*call)
 	}
-	c.calls[string(r.ID)] = cl
+	c.calls[key] = cl
 	if c.ending != nil {
 		r.Err = c.ending
 	}
@@ -105,6 +106,12 @@ func (c *conn) admit(cl *call) {
 		return
 	}
 	cl.ctx, cl.cancel = context.WithCancelCause(c.ctx)
+	if p, ok := cl.r.Params.(*rpc.CommitParams); ok {
+		// In the order of arrival; the call itself says what is wrong.
+		if t, err := cl.find(p.ID); err == nil {
+			t.Ask(p.Commit)
+		}
+	}
 	cl.charge()
 	c.all.Add(1)
 	c.s.work.add(1)
@@ -129,7 +136,7 @@ func isTransferCall(method string) bool {
 // cancelCall cancels the call with that id, if there is one.
 func (c *conn) cancelCall(id []byte) {
 	c.mu.Lock()
-	cl := c.calls[string(id)]
+	cl := c.calls[idKey(id)]
 	c.mu.Unlock()
 	if cl == nil || cl.cancel == nil {
 		return

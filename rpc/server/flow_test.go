@@ -26,7 +26,8 @@ func TestIDInFlight(t *testing.T) {
 	g.await("wait")
 	r.expect(`{"jsonrpc":"2.0","id":1,"method":"ping"}`, "null", -32600, "invalid_request")
 	r.expect(`{"jsonrpc":"2.0","id":"1","method":"ping"}`, `"1"`, 0, "")
-	r.expect(`{"jsonrpc":"2.0","id":1.0,"method":"ping"}`, `1.0`, 0, "")
+	r.expect(`{"jsonrpc":"2.0","id":1.0,"method":"ping"}`, "null", -32600, "invalid_request")
+	r.expect(`{"jsonrpc":"2.0","id":1.5,"method":"ping"}`, `1.5`, 0, "")
 	close(g.fake.release)
 	if p := r.reply(); string(p.ID) != "1" || p.Error != nil {
 		t.Fatalf("got %+v", p)
@@ -58,9 +59,9 @@ func TestCancel(t *testing.T) {
 	r := g.login()
 	r.send(`{"jsonrpc":"2.0","id":"a\u0062","method":"exec","params":{"command":"block"}}`)
 	g.await("block")
-	r.send(cancelLine(`"ab"`)) // another id, byte for byte
+	r.send(cancelLine(`"aB"`)) // another id
 	r.expect(`{"jsonrpc":"2.0","id":1,"method":"ping"}`, "1", 0, "")
-	r.send(cancelLine(`"a\u0062"`))
+	r.send(cancelLine(`"ab"`)) // the same, written otherwise
 	if p := r.reply(); string(p.ID) != `"a\u0062"` || p.code() != -32800 || p.kind() != "cancelled" {
 		t.Fatalf("got %+v", p)
 	}

@@ -31,9 +31,21 @@ func (cl *call) openSource(path string, opts sandbox.ReadOptions) (*opened, erro
 		if cl.ctx.Err() != nil && errors.Is(err, context.Canceled) {
 			err = sandbox.Cancelled(cl.ctx, cl.r.Method, path)
 		}
-		return nil, err
+		return nil, cl.asked(err)
 	}
 	return &opened{src, cancel, detach}, nil
+}
+
+// asked names the method that the client called in an error of the open that
+// served it.
+func (cl *call) asked(err error) error {
+	var e *sandbox.Error
+	if !errors.As(err, &e) || e.Op == cl.r.Method {
+		return err
+	}
+	named := *e
+	named.Op = cl.r.Method
+	return &named
 }
 
 // Close implements sandbox.Source.
@@ -65,7 +77,7 @@ func (cl *call) readFile(p *rpc.ReadParams) (rpc.Result, error) {
 		return nil, tooLarge(most)
 	}
 	if known && p.Options.InlineMax.Known && length > p.Options.InlineMax.Value {
-		return cl.mintOpened(src, length)
+		return cl.mintOpened(p.Path, src, length)
 	}
 	defer src.Close()
 	var data []byte
@@ -80,11 +92,14 @@ func (cl *call) readFile(p *rpc.ReadParams) (rpc.Result, error) {
 	if _, err := src.Finish(int64(len(data))); err != nil {
 		return nil, err
 	}
-	size, known := src.Size()
-	if !known {
-		size = p.Options.Offset + int64(len(data))
+	file := sandbox.FileContent{Data: data, ETag: src.ETag()}
+	if file.Size, known = src.Size(); !known {
+		file.Size = p.Options.Offset + int64(len(data))
 	}
-	return &rpc.ReadResult{File: sandbox.FileContent{Data: data, Size: size, ETag: src.ETag()}}, nil
+	if max := p.Options.InlineMax; max.Known && int64(len(data)) > max.Value {
+		return cl.mintContent(p.Path, file)
+	}
+	return &rpc.ReadResult{File: file}, nil
 }
 
 func tooLarge(most int64) error {

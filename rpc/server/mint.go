@@ -8,9 +8,9 @@ import (
 	"github.com/controld/controld/transfer"
 )
 
-func (cl *call) owner() transfer.Owner {
+func (cl *call) owner(path string) transfer.Owner {
 	s := cl.c.peer.session
-	return transfer.Owner{Tenant: s.Tenant, Sandbox: s.Sandbox, Group: cl.c.minted()}
+	return transfer.Owner{Tenant: s.Tenant, Sandbox: s.Sandbox, Group: cl.c.minted(), Path: path}
 }
 
 // ticket is what the client gets of a mint.
@@ -28,7 +28,7 @@ func (cl *call) mintRead(p *rpc.ReadParams) (rpc.Result, error) {
 	if err := checkPath(p.Path); err != nil {
 		return nil, err
 	}
-	t, token, err := cl.c.s.cfg.Transfers.MintRead(cl.ctx, cl.owner(), func(ctx context.Context) (sandbox.Source, error) {
+	t, token, err := cl.c.s.cfg.Transfers.MintRead(cl.ctx, cl.owner(p.Path), func(ctx context.Context) (sandbox.Source, error) {
 		return cl.backend().OpenRead(ctx, p.Path, p.Options)
 	})
 	if err != nil {
@@ -42,8 +42,8 @@ func (cl *call) mintRead(p *rpc.ReadParams) (rpc.Result, error) {
 
 // mintOpened mints the transfer of a buffered read that is too long to come
 // with its answer.
-func (cl *call) mintOpened(src *opened, length int64) (rpc.Result, error) {
-	t, token, err := cl.c.s.cfg.Transfers.MintRead(cl.ctx, cl.owner(), func(ctx context.Context) (sandbox.Source, error) {
+func (cl *call) mintOpened(path string, src *opened, length int64) (rpc.Result, error) {
+	t, token, err := cl.c.s.cfg.Transfers.MintRead(cl.ctx, cl.owner(path), func(ctx context.Context) (sandbox.Source, error) {
 		if !src.detach() {
 			return nil, sandbox.Cancelled(cl.ctx, cl.r.Method, "")
 		}
@@ -61,6 +61,21 @@ func (cl *call) mintOpened(src *opened, length int64) (rpc.Result, error) {
 	return r, nil
 }
 
+// mintContent mints the transfer of a file that did not say how long it is
+// and turned out too long to come with its answer.
+func (cl *call) mintContent(path string, file sandbox.FileContent) (rpc.Result, error) {
+	t, token, err := cl.c.s.cfg.Transfers.MintRead(cl.ctx, cl.owner(path), func(context.Context) (sandbox.Source, error) {
+		return sandbox.ContentSource(file), nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	ticket := cl.ticket(t, token)
+	r := &rpc.ReadResult{Transfer: &ticket, Length: int64(len(file.Data))}
+	r.File.Size, r.File.ETag = file.Size, file.ETag
+	return r, nil
+}
+
 // mintWrite opens a new version of a file and mints the transfer that fills
 // it.
 func (cl *call) mintWrite(p *rpc.WriteParams) (rpc.Result, error) {
@@ -68,7 +83,7 @@ func (cl *call) mintWrite(p *rpc.WriteParams) (rpc.Result, error) {
 		return nil, err
 	}
 	opts := transfer.WriteOptions{Digest: p.Options.Digest, Size: p.Options.Size}
-	t, token, err := cl.c.s.cfg.Transfers.MintWrite(cl.ctx, cl.owner(), opts, func(ctx context.Context) (sandbox.Sink, error) {
+	t, token, err := cl.c.s.cfg.Transfers.MintWrite(cl.ctx, cl.owner(p.Path), opts, func(ctx context.Context) (sandbox.Sink, error) {
 		return cl.backend().OpenWrite(ctx, p.Path, p.Options)
 	})
 	if err != nil {

@@ -53,6 +53,9 @@ func (k *sink) open() error {
 	if k.opts.Size.Known && k.opts.Size.Value > 0 {
 		if err := reserve(t.fd(), k.opts.Size.Value); err != nil {
 			t.drop()
+			if err == syscall.EFBIG { // more than the file system could ever hold
+				return &sandbox.Error{Kind: sandbox.KindNoSpace, Op: k.op, Path: k.path, Errno: "EFBIG", Err: err}
+			}
 			return k.fail(err)
 		}
 	}

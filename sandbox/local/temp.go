@@ -37,6 +37,9 @@ func (s *Sandbox) newTemp(dir int) (*temp, error) {
 		}
 		if fd, err = openAt(dir, t.name, unix.O_CREAT|unix.O_EXCL|unix.O_WRONLY|unix.O_NOFOLLOW, 0o600); err != nil {
 			t.forget()
+			if err == syscall.ENOENT { // procfs and its like make no files
+				err = syscall.EPERM
+			}
 		}
 	}
 	if err != nil {
