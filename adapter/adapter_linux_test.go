@@ -456,9 +456,10 @@ func (m *muxer) connection(host net.Conn) {
 	timer.Stop()
 }
 
-func TestHybridVsock(t *testing.T) {
-	dir := t.TempDir()
-	st := newStage(t, "unix://"+filepath.Join(dir, "guest"))
+// startMuxer runs the emulator in front of the Unix socket dir/guest and
+// returns its URL.
+func startMuxer(t *testing.T, dir string) string {
+	t.Helper()
 	ln, err := net.Listen("unix", filepath.Join(dir, "muxer"))
 	if err != nil {
 		t.Fatal(err)
@@ -469,7 +470,12 @@ func TestHybridVsock(t *testing.T) {
 		ln.Close()
 		m.all.Wait()
 	})
-	url := "hybrid-vsock://" + filepath.Join(dir, "muxer") + ":52"
-	st.data = url
-	sandboxtest.Run(t, connect(t, adapter.Options{Control: url}))
+	return "hybrid-vsock://" + filepath.Join(dir, "muxer") + ":52"
+}
+
+func TestHybridVsock(t *testing.T) {
+	dir := t.TempDir()
+	st := newStage(t, "unix://"+filepath.Join(dir, "guest"))
+	st.data = startMuxer(t, dir)
+	sandboxtest.Run(t, connect(t, adapter.Options{Control: st.data}))
 }
