@@ -1,0 +1,141 @@
+package dataport
+
+import (
+	"io"
+	"net"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/controld/controld/sandbox"
+)
+
+// Received is how a reception stopped.
+type Received struct {
+	// Bytes have reached the writer.
+	Bytes int64
+	// EOF is true when the peer ended its sending side.
+	EOF bool
+	// More is true when a byte beyond the wanted ones was seen.
+	More bool
+}
+
+// Receive moves what conn sends to w until as many bytes have arrived as
+// wanted names, or the peer ends, or wanted says that it is over. wanted is
+// asked again after every interruption (a deadline in the past).
+func (p *Pump) Receive(conn net.Conn, w io.Writer, wanted func() (bytes sandbox.Optional[int64], over bool)) (Received, error) {
+	var got Received
+	watch := p.watch()
+	for {
+		conn.SetReadDeadline(time.Now().Add(p.tick()))
+		want, over := wanted()
+		if over {
+			return got, errEnded
+		}
+		limit := int64(chunk)
+		if want.Known {
+			limit = min(limit, want.Value-got.Bytes)
+		}
+		if limit <= 0 {
+			got.More = want.Value < got.Bytes || moreWaits(conn)
+			return got, nil
+		}
+		n, err := p.receiveUpTo(conn, w, limit)
+		got.Bytes += n
+		if err == io.EOF {
+			got.EOF = true
+			return got, nil
+		}
+		if err := watch.after(conn, n, err); err != nil {
+			return got, err
+		}
+	}
+}
+
+// receiveUpTo moves at most limit bytes and returns io.EOF at the end. It may
+// return early only with an error.
+func (p *Pump) receiveUpTo(conn net.Conn, w io.Writer, limit int64) (int64, error) {
+	file, ok := w.(*os.File)
+	if !ok || !spliceable(conn) {
+		return receiveCopy(conn, w, limit)
+	}
+	if !p.takeSplice() {
+		return receiveLarge(conn, file, limit)
+	}
+	defer p.freeSplice()
+	n, err := file.ReadFrom(&io.LimitedReader{R: conn, N: limit})
+	if err == nil && n < limit {
+		err = io.EOF
+	}
+	return n, err
+}
+
+func spliceable(conn net.Conn) bool {
+	switch conn.(type) {
+	case *net.TCPConn, *net.UnixConn:
+		return true
+	}
+	return false
+}
+
+func (p *Pump) takeSplice() bool {
+	if p.splices == nil {
+		return true
+	}
+	select {
+	case p.splices <- struct{}{}:
+		return true
+	default:
+		return false
+	}
+}
+
+func (p *Pump) freeSplice() {
+	if p.splices != nil {
+		<-p.splices
+	}
+}
+
+// largePool holds the 1 MiB buffers that stand in for splice pipes.
+var largePool = sync.Pool{New: func() any { b := make([]byte, chunk); return &b }}
+
+func receiveLarge(conn net.Conn, w io.Writer, limit int64) (int64, error) {
+	buf := largePool.Get().(*[]byte)
+	defer largePool.Put(buf)
+	return receiveInto(conn, w, (*buf)[:min(int64(len(*buf)), limit)])
+}
+
+func receiveCopy(conn net.Conn, w io.Writer, limit int64) (int64, error) {
+	buf := bufferPool.Get().(*[]byte)
+	defer bufferPool.Put(buf)
+	return receiveInto(conn, w, (*buf)[:min(int64(len(*buf)), limit)])
+}
+
+// receiveInto moves one buffer's worth.
+func receiveInto(conn net.Conn, w io.Writer, b []byte) (int64, error) {
+	n, rerr := conn.Read(b)
+	m, werr := w.Write(b[:n])
+	if werr != nil {
+		return int64(m), &writeError{werr}
+	}
+	return int64(n), rerr
+}
+
+// writeError marks an error as that of the writer, so that a proxy does not
+// take a broken inner connection for a broken outer one.
+type writeError struct{ err error }
+
+func (e *writeError) Error() string { return e.err.Error() }
+func (e *writeError) Unwrap() error { return e.err }
+
+// moreWaits looks once, without waiting, whether a byte lies unread.
+func moreWaits(conn net.Conn) bool {
+	conn.SetReadDeadline(time.Time{})
+	if waits, known := peekNow(conn); known {
+		return waits
+	}
+	conn.SetReadDeadline(time.Now())
+	var b [1]byte
+	n, _ := conn.Read(b[:])
+	return n > 0
+}
