@@ -11,6 +11,7 @@ import (
 	"os"
 	"sync"
 	"sync/atomic"
+	"syscall"
 )
 
 // chunk is how much is moved between two looks at the state of a stream: so
@@ -111,9 +112,8 @@ func (s *ReadStream) WriteTo(w io.Writer) (int64, error) {
 		n, err := copyUpTo(w, s.src.Reader(), want)
 		total += n
 		s.took(n)
-		var we *writeError
-		if errors.As(err, &we) {
-			return total, we.err
+		if werr := writersOwn(err); werr != nil {
+			return total, werr
 		}
 		if err != nil || n < want {
 			s.finish(err)
@@ -123,6 +123,21 @@ func (s *ReadStream) WriteTo(w io.Writer) (int64, error) {
 		return total, nil
 	}
 	return total, s.err
+}
+
+// writersOwn returns the error that is the writer's and not the source's. What
+// the kernel copies does not say whose it was; a full disk is never a source's.
+func writersOwn(err error) error {
+	var we *writeError
+	if errors.As(err, &we) {
+		return we.err
+	}
+	for _, full := range []error{syscall.ENOSPC, syscall.EDQUOT, syscall.EFBIG} {
+		if errors.Is(err, full) {
+			return err
+		}
+	}
+	return nil
 }
 
 func (s *ReadStream) took(n int64) {
@@ -220,9 +235,8 @@ func copyAll(w io.Writer, r io.Reader) (int64, error) {
 	for {
 		n, err := copyUpTo(w, r, chunk)
 		total += n
-		var we *writeError
-		if errors.As(err, &we) {
-			err = we.err
+		if werr := writersOwn(err); werr != nil {
+			err = werr
 		}
 		if err != nil || n < chunk {
 			return total, err
