@@ -27,7 +27,8 @@ const (
 // is the very question; where there are no leases ForkLock has to do.
 func awaitClosed(fd int) {
 	syscall.ForkLock.RLock()
-	syscall.ForkLock.RUnlock() //nolint:staticcheck // passing through is all
+	//lint:ignore SA2001 passing through is all
+	syscall.ForkLock.RUnlock()
 	deadline := time.Now().Add(closedMost)
 	for pause := closedFirst; time.Now().Before(deadline); pause = min(2*pause, closedPause) {
 		_, err := unix.FcntlInt(uintptr(fd), unix.F_SETLEASE, unix.F_RDLCK)

@@ -169,7 +169,7 @@ func TestClosed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if s.Close() != nil || s.Close() != nil {
+	if first, second := s.Close(), s.Close(); first != nil || second != nil {
 		t.Error("Close")
 	}
 	_, err = s.Exec(bg(), "true", sandbox.ExecOptions{})

@@ -31,8 +31,7 @@ func look(fd int) (version, error) {
 	return v, nil
 }
 
-func (v version) regular() bool   { return v.st.Mode&unix.S_IFMT == unix.S_IFREG }
-func (v version) directory() bool { return v.st.Mode&unix.S_IFMT == unix.S_IFDIR }
+func (v version) regular() bool { return v.st.Mode&unix.S_IFMT == unix.S_IFREG }
 
 // endless tells that the size is not to be believed: the file is made up
 // while it is read, so it is read to its end.
