@@ -238,7 +238,7 @@ func TestSendAndReceive(t *testing.T) {
 			_, other := tcpPair(t)
 			f, _ := os.Create(filepath.Join(dir, "held"))
 			hold.Go(func() {
-				pump.Receive(other, f, func() (sandbox.Optional[int64], bool) { return sandbox.Optional[int64]{}, false })
+				pump.Receive(other, f, false, func() (sandbox.Optional[int64], bool) { return sandbox.Optional[int64]{}, false })
 			})
 			defer hold.Wait()
 			defer other.Close()
@@ -255,7 +255,7 @@ func TestSendAndReceive(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		got, err := pump.Receive(far, out, func() (sandbox.Optional[int64], bool) { return sandbox.Some(int64(len(pattern))), false })
+		got, err := pump.Receive(far, out, false, func() (sandbox.Optional[int64], bool) { return sandbox.Some(int64(len(pattern))), false })
 		if err != nil || got.Bytes != int64(len(pattern)) || got.More || got.EOF {
 			t.Fatalf("%s: %+v, %v", name, got, err)
 		}
@@ -275,7 +275,7 @@ func TestReceiveSeesOneByteTooMany(t *testing.T) {
 	pump := dataport.NewPump(time.Minute, 0)
 	near.CloseWrite()
 	out, _ := os.Create(filepath.Join(t.TempDir(), "out"))
-	got, err := pump.Receive(far, out, func() (sandbox.Optional[int64], bool) { return sandbox.Some(int64(4)), false })
+	got, err := pump.Receive(far, out, false, func() (sandbox.Optional[int64], bool) { return sandbox.Some(int64(4)), false })
 	if err != nil || !got.More || got.Bytes != 4 {
 		t.Fatalf("%+v, %v", got, err)
 	}
@@ -295,7 +295,7 @@ func TestReceiveIsInterruptedByACommit(t *testing.T) {
 	}
 	done := make(chan result, 1)
 	go func() {
-		got, err := pump.Receive(far, out, func() (sandbox.Optional[int64], bool) {
+		got, err := pump.Receive(far, out, false, func() (sandbox.Optional[int64], bool) {
 			select {
 			case asked <- struct{}{}:
 			default:
@@ -321,7 +321,7 @@ func TestStalls(t *testing.T) {
 	pump := dataport.NewPump(stall, 0)
 	near, far := tcpPair(t)
 	start := time.Now()
-	_, err := pump.Receive(far, io.Discard, func() (sandbox.Optional[int64], bool) { return sandbox.Optional[int64]{}, false })
+	_, err := pump.Receive(far, io.Discard, false, func() (sandbox.Optional[int64], bool) { return sandbox.Optional[int64]{}, false })
 	if sandbox.KindOf(err) != sandbox.KindStalled || time.Since(start) < stall {
 		t.Fatalf("receive: %v after %v", err, time.Since(start))
 	}
@@ -343,7 +343,7 @@ func TestTrickleIsNoStall(t *testing.T) {
 		near.CloseWrite()
 	}()
 	out, _ := os.Create(filepath.Join(t.TempDir(), "out"))
-	got, err := pump.Receive(far, out, func() (sandbox.Optional[int64], bool) { return sandbox.Optional[int64]{}, false })
+	got, err := pump.Receive(far, out, false, func() (sandbox.Optional[int64], bool) { return sandbox.Optional[int64]{}, false })
 	if err != nil || got.Bytes != 12 || !got.EOF {
 		t.Fatalf("%+v, %v", got, err)
 	}
@@ -409,4 +409,33 @@ func TestUnixListener(t *testing.T) {
 		t.Fatalf("a socket left behind: %v", err)
 	}
 	ln.Close()
+}
+
+// TestDurableReceptionKeepsEveryByte: what is written out behind the bytes
+// that arrive is still the file.
+func TestDurableReceptionKeepsEveryByte(t *testing.T) {
+	near, far := tcpPair(t)
+	const size = 300 << 20
+	block := bytes.Repeat([]byte("0123456789abcdef"), 1<<16)
+	go func() {
+		for range size / len(block) {
+			near.Write(block)
+		}
+		near.CloseWrite()
+	}()
+	out, err := os.Create(filepath.Join(t.TempDir(), "out"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer out.Close()
+	got, err := dataport.NewPump(time.Minute, 0).Receive(far, out, true, func() (sandbox.Optional[int64], bool) { return sandbox.Some(int64(size)), false })
+	if err != nil || got.Bytes != size {
+		t.Fatalf("%+v, %v", got, err)
+	}
+	piece := make([]byte, len(block))
+	for off := int64(0); off < size; off += int64(len(block)) {
+		if _, err := out.ReadAt(piece, off); err != nil || !bytes.Equal(piece, block) {
+			t.Fatalf("differs at %d, %v", off, err)
+		}
+	}
 }

@@ -22,9 +22,14 @@ type Received struct {
 
 // Receive moves what conn sends to w until as many bytes have arrived as
 // wanted names, or the peer ends, or wanted says that it is over. wanted is
-// asked again after every interruption (a deadline in the past).
-func (p *Pump) Receive(conn net.Conn, w io.Writer, wanted func() (bytes sandbox.Optional[int64], over bool)) (Received, error) {
+// asked again after every interruption (a deadline in the past). durable has a
+// large file written to its disk while it comes in, for the fsync to come.
+func (p *Pump) Receive(conn net.Conn, w io.Writer, durable bool, wanted func() (bytes sandbox.Optional[int64], over bool)) (Received, error) {
 	var got Received
+	var disk *behind
+	if durable {
+		disk = newBehind(w)
+	}
 	watch := p.watch()
 	for {
 		conn.SetReadDeadline(time.Now().Add(p.tick()))
@@ -48,6 +53,9 @@ func (p *Pump) Receive(conn net.Conn, w io.Writer, wanted func() (bytes sandbox.
 		}
 		if err := watch.after(conn, n, err); err != nil {
 			return got, err
+		}
+		if err := disk.advance(got.Bytes); err != nil {
+			return got, &writeError{err}
 		}
 	}
 }

@@ -16,6 +16,8 @@ import (
 type WriteOptions struct {
 	// Digest allows the commit to name a SHA-256.
 	Digest bool
+	// Durable is told to the pump: the file will be synced to its disk.
+	Durable bool
 	// Size is the count a commit must name, where known.
 	Size sandbox.Optional[int64]
 }
@@ -33,7 +35,7 @@ func (tb *Table) MintRead(ctx context.Context, owner Owner, open func(context.Co
 // MintWrite opens a sink and returns the transfer that will fill it with its
 // token; see [Table.MintRead].
 func (tb *Table) MintWrite(ctx context.Context, owner Owner, opts WriteOptions, open func(context.Context) (sandbox.Sink, error)) (*Transfer, string, error) {
-	t := &Transfer{Direction: Write, digest: opts.Digest, size: opts.Size}
+	t := &Transfer{Direction: Write, digest: opts.Digest, durable: opts.Durable, size: opts.Size}
 	return tb.mint(ctx, owner, t, func(ctx context.Context, t *Transfer) (err error) {
 		t.sink, err = open(ctx)
 		return err

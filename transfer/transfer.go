@@ -69,17 +69,18 @@ type Transfer struct {
 	ID        string
 	Direction Direction
 
-	table  *Table
-	owner  Owner
-	source sandbox.Source // read
-	sink   sandbox.Sink   // write
-	digest bool           // write: the mint asked for one
-	size   sandbox.Optional[int64]
-	ctx    context.Context // ends when the work shall stop
-	cancel context.CancelCauseFunc
-	key    tokenKey
-	expiry *time.Timer // of the token
-	retain *time.Timer // of the outcome; guarded by the table's lock
+	table   *Table
+	owner   Owner
+	source  sandbox.Source // read
+	sink    sandbox.Sink   // write
+	digest  bool           // write: the mint asked for one
+	durable bool           // write: it will be synced
+	size    sandbox.Optional[int64]
+	ctx     context.Context // ends when the work shall stop
+	cancel  context.CancelCauseFunc
+	key     tokenKey
+	expiry  *time.Timer // of the token
+	retain  *time.Timer // of the outcome; guarded by the table's lock
 
 	mu        sync.Mutex
 	state     State
@@ -98,6 +99,9 @@ func (t *Transfer) Source() sandbox.Source { return t.source }
 
 // Sink returns where a write transfer's bytes go.
 func (t *Transfer) Sink() sandbox.Sink { return t.sink }
+
+// Durable tells whether a write will be synced to its disk.
+func (t *Transfer) Durable() bool { return t.durable }
 
 // Context ends when the transfer shall stop: its cause is the reason.
 func (t *Transfer) Context() context.Context { return t.ctx }

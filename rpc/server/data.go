@@ -71,7 +71,7 @@ func (d *dataConn) send(conn net.Conn) {
 // receive pumps a write: the data may end before or after the commit that
 // names its count, and the end of data is never the verdict.
 func (d *dataConn) receive(conn net.Conn) {
-	got, err := d.pump.Receive(conn, d.t.Sink().Writer(), d.t.Wanted)
+	got, err := d.pump.Receive(conn, d.t.Sink().Writer(), d.t.Durable(), d.t.Wanted)
 	if err != nil {
 		d.t.Fail(dataport.Classify(err))
 		return

@@ -82,7 +82,7 @@ func (cl *call) mintWrite(p *rpc.WriteParams) (rpc.Result, error) {
 	if err := checkPath(p.Path); err != nil {
 		return nil, err
 	}
-	opts := transfer.WriteOptions{Digest: p.Options.Digest, Size: p.Options.Size}
+	opts := transfer.WriteOptions{Digest: p.Options.Digest, Durable: p.Options.Sync, Size: p.Options.Size}
 	t, token, err := cl.c.s.cfg.Transfers.MintWrite(cl.ctx, cl.owner(p.Path), opts, func(ctx context.Context) (sandbox.Sink, error) {
 		return cl.backend().OpenWrite(ctx, p.Path, p.Options)
 	})
