@@ -181,6 +181,8 @@ func settingFlags(f *pflag.FlagSet) {
 	f.Int64("max-message-bytes", d.MaxMessageBytes, "longest message")
 	f.Int("max-inflight", d.MaxInflight, "calls a connection that run at once")
 	f.Int("max-queued", d.MaxQueued, "calls a connection that wait")
+	f.Int("max-waiting-transfers", d.MaxWaitingTransfers, "transfer results and commits a connection that wait")
+	f.Int("max-batch", d.MaxBatch, "calls in a batch")
 	f.Int64("max-buffered-bytes", d.MaxBufferedBytes, "largest buffered read")
 	f.Int64("max-output-bytes", d.MaxOutputBytes, "most output of a command, a stream")
 	f.Int64("max-buffered-inflight-bytes", d.MaxBufferedInflightBytes, "bytes a tenant's buffered calls may hold")

@@ -47,6 +47,8 @@ type Config struct {
 	MaxMessageBytes          int64 `koanf:"max-message-bytes"`
 	MaxInflight              int   `koanf:"max-inflight"`
 	MaxQueued                int   `koanf:"max-queued"`
+	MaxWaitingTransfers      int   `koanf:"max-waiting-transfers"`
+	MaxBatch                 int   `koanf:"max-batch"`
 	MaxBufferedBytes         int64 `koanf:"max-buffered-bytes"`
 	MaxOutputBytes           int64 `koanf:"max-output-bytes"`
 	MaxBufferedInflightBytes int64 `koanf:"max-buffered-inflight-bytes"`
@@ -82,6 +84,8 @@ func Default() Config {
 		MaxMessageBytes:          l.MaxMessageBytes,
 		MaxInflight:              l.MaxInflight,
 		MaxQueued:                l.MaxQueued,
+		MaxWaitingTransfers:      l.MaxWaitingTransfers,
+		MaxBatch:                 l.MaxBatch,
 		MaxBufferedBytes:         l.MaxBufferedBytes,
 		MaxOutputBytes:           l.MaxOutputBytes,
 		MaxBufferedInflightBytes: l.MaxBufferedInflightBytes,
@@ -108,6 +112,7 @@ func UserStateDir() (string, error) {
 func (c Config) Limits() sandbox.Limits {
 	l := sandbox.DefaultLimits()
 	l.MaxMessageBytes, l.MaxInflight, l.MaxQueued = c.MaxMessageBytes, c.MaxInflight, c.MaxQueued
+	l.MaxWaitingTransfers, l.MaxBatch = c.MaxWaitingTransfers, c.MaxBatch
 	l.MaxBufferedBytes, l.MaxOutputBytes = c.MaxBufferedBytes, c.MaxOutputBytes
 	l.MaxBufferedInflightBytes = c.MaxBufferedInflightBytes
 	l.WriteTimeout, l.TokenTTL = c.WriteTimeout, c.TokenTTL
@@ -186,6 +191,7 @@ func (c Config) checkNumbers() error {
 	for key, n := range map[string]int64{
 		"max-connections": int64(c.MaxConnections), "max-calls": int64(c.MaxCalls), "max-transfers": int64(c.MaxTransfers),
 		"max-message-bytes": c.MaxMessageBytes, "max-inflight": int64(c.MaxInflight), "max-queued": int64(c.MaxQueued),
+		"max-waiting-transfers": int64(c.MaxWaitingTransfers), "max-batch": int64(c.MaxBatch),
 		"max-buffered-bytes": c.MaxBufferedBytes, "max-output-bytes": c.MaxOutputBytes,
 		"max-buffered-inflight-bytes": c.MaxBufferedInflightBytes,
 	} {
