@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Runs the project's checks: ./test.sh runs all of them, ./test.sh PART... some.
-# Parts: format vet lint build unit fuzz load. As root on Debian it installs
+# Parts: format vet lint build unit demo fuzz load. As root on Debian it installs
 # what the tests use; as an ordinary user it installs nothing and names what is
 # missing.
 set -euo pipefail
@@ -58,15 +58,19 @@ fuzz() {
 }
 
 load() {
-	[ -d integration/load ] || return 0
 	say "load, the quick part"
-	go run ./integration/load -quick
+	(cd integration/load && go vet ./... && go run . -quick)
 }
 
-[ $# -gt 0 ] || set -- format vet lint build unit fuzz load
+demo() {
+	say "the demo, on a small stream"
+	go run ./cmd/runtime-demo -stream 67108864
+}
+
+[ $# -gt 0 ] || set -- format vet lint build unit demo fuzz load
 for part; do
 	case $part in
-	format | vet | lint | build | unit | fuzz | load) "$part" ;;
+	format | vet | lint | build | unit | demo | fuzz | load) "$part" ;;
 	*) echo "unknown part: $part" >&2 && exit 2 ;;
 	esac
 done

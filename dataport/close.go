@@ -54,12 +54,11 @@ const closeGrace = 5 * time.Second
 func CloseSent(conn net.Conn, stall time.Duration) {
 	conn.SetDeadline(time.Time{})
 	CloseWrite(conn)
-	buf := bufferPool.Get().(*[]byte)
-	defer bufferPool.Put(buf)
+	var buf [512]byte // nothing is expected
 	defer conn.Close()
 	for end := time.Now().Add(stall); time.Now().Before(end); {
 		conn.SetReadDeadline(earlier(end, time.Now().Add(closeGrace)))
-		_, err := conn.Read(*buf)
+		_, err := conn.Read(buf[:])
 		if err == nil {
 			continue
 		}

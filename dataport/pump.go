@@ -52,6 +52,7 @@ func (p *Pump) tick() time.Duration { return min(p.stall/4, maxTick) }
 // that is gone [sandbox.KindAborted]; fewer bytes than length, without an
 // error of r, are io.ErrUnexpectedEOF.
 func (p *Pump) Send(conn net.Conn, r io.Reader, length sandbox.Optional[int64], ended func() bool) (int64, error) {
+	boundUnsent(conn)
 	if file, ok := r.(*os.File); ok {
 		if rf, ok := conn.(io.ReaderFrom); ok {
 			return p.sendFile(conn, rf, file, length, ended)

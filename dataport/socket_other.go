@@ -10,6 +10,9 @@ import (
 // unacknowledged is not to be had on this system: a sender waits for its peer.
 func unacknowledged(net.Conn) (int, bool) { return 0, false }
 
+// boundUnsent is not to be had on this system.
+func boundUnsent(net.Conn) {}
+
 // peekNow tells whether a byte can be read without waiting.
 func peekNow(conn net.Conn) (waits, known bool) {
 	sc, ok := conn.(syscall.Conn)

@@ -160,7 +160,12 @@ func (tb *Table) ended(t *Transfer) {
 	tn.live--
 	tn.kept = append(tn.kept, t)
 	if len(tn.kept) > tb.cfg.MaxKept {
-		delete(tb.ids, tn.kept[0].ID)
+		oldest := tn.kept[0]
+		delete(tb.ids, oldest.ID)
+		if oldest.retain != nil {
+			oldest.retain.Stop() // or its timer would hold it for its whole time
+		}
+		tn.kept[0] = nil
 		tn.kept = tn.kept[1:]
 	}
 	if !tb.closed {

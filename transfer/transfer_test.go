@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -593,4 +594,23 @@ func TestAwaitCommit(t *testing.T) {
 			t.Fatal("missed the end")
 		}
 	})
+}
+
+// TestForgottenOutcomesAreLetGo: beyond the most that are kept nothing holds
+// a transfer, not even its timer.
+func TestForgottenOutcomesAreLetGo(t *testing.T) {
+	tb := transfer.NewTable(transfer.Config{Kept: time.Hour, MaxKept: 2})
+	defer tb.Close(errors.New("end"))
+	var gone atomic.Int32
+	for range 50 {
+		src := &fakeSource{}
+		runtime.AddCleanup(src, func(*atomic.Int32) { gone.Add(1) }, nil)
+		tr, _ := mintRead(t, tb, acme, src)
+		tr.Abort(t.Context())
+	}
+	for deadline := time.Now().Add(30 * time.Second); gone.Load() < 40; runtime.GC() {
+		if time.Now().After(deadline) {
+			t.Fatalf("only %d of 50 transfers were let go", gone.Load())
+		}
+	}
 }

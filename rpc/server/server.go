@@ -105,10 +105,11 @@ func (s *Server) ServeConn(ctx context.Context, nc net.Conn, planes Planes) {
 	defer s.untrack(func() { delete(s.conns, nc) })
 	defer context.AfterFunc(ctx, func() { nc.Close() })()
 	deadline := time.Now().Add(s.cfg.HelloTimeout)
-	tune(nc)
+	bare := nc
 	nc, plane := sniff(nc, planes, deadline)
 	switch plane {
 	case Control:
+		tune(bare)
 		newConn(s, nc, nil).serve(ctx, deadline)
 	case Data:
 		s.serveData(ctx, nc, nil)

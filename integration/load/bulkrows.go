@@ -1,0 +1,97 @@
+package main
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/controld/controld/integration/load/worker"
+)
+
+// bulk is the group of the large transfers to and from tmpfs.
+func (b *bench) bulk() group {
+	g := group{name: "bulk", before: b.warm, trials: []trial{
+		{"controld down", b.move(worker.Controld, "down", false)},
+		{"controld up", b.move(worker.Controld, "up", false)},
+		{"bare down", b.move(bare, "down", false)},
+		{"bare up", b.move(bare, "up", false)},
+		{"iperf3", b.fromServer(iperf, func(host, port string) (string, []string) {
+			return "", []string{"iperf3", "-c", host, "-p", port, "-n", fmt.Sprint(b.size), "-J"}
+		})},
+		{"cp", b.copied(b.target(), "cp", "--sparse=never", "--reflink=never", b.source, b.target())},
+		{"nginx + curl", b.fromServer(nginx, func(host, port string) (string, []string) {
+			return "", []string{"curl", "-sS", "-f", "-o", b.target(), "http://" + host + ":" + port + "/source"}
+		})},
+		{"sftp get", b.sftp("get")},
+		{"sftp put", b.sftp("put")},
+		{"scp get", b.scp(false)},
+		{"scp put", b.scp(true)},
+		{"gRPC-Go down", b.move(grpcGo, "down", false)},
+		{"gRPC-Go up", b.move(grpcGo, "up", false)},
+		{"docker cp out", b.dockerCopy},
+	}}
+	for _, dir := range []string{"down", "up"} {
+		g.rows = append(g.rows, b.bulkRows(dir)...)
+	}
+	g.rows = append(g.rows, b.times("down", "nginx + curl", "nginx + curl", 1.6), b.times("down", "docker cp", "docker cp out", 5))
+	return g
+}
+
+// bulkRows are those that there are in both directions.
+func (b *bench) bulkRows(dir string) []row {
+	get := map[string]string{"down": "get", "up": "put"}[dir]
+	ours, bareCase := "controld "+dir, "bare "+dir
+	return []row{
+		b.times(dir, "iperf3, one stream", "iperf3", 0.60),
+		b.times(dir, "cp", "cp", 0.85),
+		b.times(dir, "a bare pair of sendfile and splice", bareCase, 0.95),
+		{name: dir + ": CPU of both sides vs the bare pair", size: b.sizeText(), must: 1.10, atMost: true, unit: "x",
+			needs: []string{ours, bareCase}, figure: cpu(ours, bareCase)},
+		b.times(dir, "sftp", "sftp "+get, 5),
+		b.times(dir, "scp aes128-gcm", "scp "+get, 3),
+		b.times(dir, "gRPC-Go, 1 MiB messages", "gRPC-Go "+dir, 2.5),
+	}
+}
+
+func (b *bench) times(dir, other, name string, must float64) row {
+	ours := "controld " + dir
+	return row{name: dir + " vs " + other, size: b.sizeText(), must: must, unit: "x", needs: []string{ours, name}, figure: speed(ours, name)}
+}
+
+// recv is the group of the client that does nothing but recv.
+func (b *bench) recv() group {
+	return group{name: "recv", before: b.warm, trials: []trial{
+		{"controld to recv", b.move(worker.Controld, "recv", false)},
+		{"bare to recv", b.move(bare, "recv", false)},
+	}, rows: []row{{name: "to a client that recv()s into 1 MiB vs a bare sendfile sender", size: b.sizeText(), must: 0.95, unit: "x",
+		needs: []string{"controld to recv", "bare to recv"}, figure: speed("controld to recv", "bare to recv")}}}
+}
+
+// durable is the group of uploads that survive a crash of the host.
+func (b *bench) durable() group {
+	const script = `cp --sparse=never --reflink=never "$1" "$2" && sync -d "$2"`
+	disk := func(run func(context.Context) (measure, error)) func(context.Context) (measure, error) {
+		return func(ctx context.Context) (measure, error) {
+			if fs := fileSystem(b.temp); fs != "ext4" {
+				return measure{}, fmt.Errorf("%w: ext4 (%s is %s, see -disk)", errMissing, b.temp, fs)
+			}
+			return run(ctx)
+		}
+	}
+	return group{name: "durable", before: b.warm, trials: []trial{
+		{"controld up, durable", disk(b.move(worker.Controld, "up", true))},
+		{"cp && sync -d", disk(b.copied(b.onDisk(), "/bin/sh", "-c", script, "sh", b.source, b.onDisk()))},
+	}, rows: []row{{name: "durable upload to ext4 vs cp && sync -d", size: b.sizeText(), must: 0.95, unit: "x",
+		needs: []string{"controld up, durable", "cp && sync -d"}, figure: speed("controld up, durable", "cp && sync -d")}}}
+}
+
+// dockerSize is what docker cp copies: it needs the disk twice.
+const dockerSize = 1 << 30
+
+// dockerCopy copies a file out of a container, where there is an engine.
+func (b *bench) dockerCopy(ctx context.Context) (measure, error) {
+	size := min(b.size, dockerSize)
+	if err := b.dockerReady(ctx, size); err != nil {
+		return measure{}, err
+	}
+	return b.ranFor(ctx, size, "docker", "cp", dockerName+":/source", b.target())
+}

@@ -1,0 +1,134 @@
+package peer
+
+import (
+	"encoding/binary"
+	"fmt"
+	"io"
+	"net"
+	"os"
+)
+
+// A bare connection starts with one header: direction, size, length of the
+// path, path. A download is size raw bytes; an upload is answered with one
+// byte when all of them are in the file.
+const (
+	down byte = 'D'
+	up   byte = 'U'
+	done byte = '.'
+)
+
+func writeHeader(w io.Writer, dir byte, path string, size int64) error {
+	b := []byte{dir}
+	b = binary.BigEndian.AppendUint64(b, uint64(size))
+	b = binary.BigEndian.AppendUint16(b, uint16(len(path)))
+	_, err := w.Write(append(b, path...))
+	return err
+}
+
+func readHeader(r io.Reader) (dir byte, path string, size int64, err error) {
+	var b [11]byte
+	if _, err := io.ReadFull(r, b[:]); err != nil {
+		return 0, "", 0, err
+	}
+	name := make([]byte, binary.BigEndian.Uint16(b[9:]))
+	_, err = io.ReadFull(r, name)
+	return b[0], string(name), int64(binary.BigEndian.Uint64(b[1:])), err
+}
+
+func serveBare(l net.Listener) error {
+	for {
+		conn, err := l.Accept()
+		if err != nil {
+			return err
+		}
+		go func() {
+			defer conn.Close()
+			if err := answerBare(conn); err != nil {
+				fmt.Fprintln(os.Stderr, "bare:", err)
+			}
+		}()
+	}
+}
+
+func answerBare(conn net.Conn) error {
+	dir, path, size, err := readHeader(conn)
+	if err != nil {
+		return err
+	}
+	if dir == up {
+		if err := receive(conn, path, size); err != nil {
+			return err
+		}
+		_, err = conn.Write([]byte{done})
+		return err
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if _, err := io.CopyN(conn, f, size); err != nil {
+		return err
+	}
+	conn.(*net.TCPConn).CloseWrite()
+	conn.Read(make([]byte, 1)) // until the client has it all
+	return nil
+}
+
+// receive splices size bytes into a new file.
+func receive(conn net.Conn, path string, size int64) error {
+	f, err := os.Create(path)
+	if err != nil {
+		return err
+	}
+	if _, err := io.CopyN(f, conn, size); err != nil {
+		f.Close()
+		return err
+	}
+	return f.Close()
+}
+
+// BareOpen asks for size bytes of a file; they are what the connection yields.
+func BareOpen(addr, path string, size int64) (net.Conn, error) {
+	conn, err := net.Dial("tcp", addr)
+	if err != nil {
+		return nil, err
+	}
+	if err := writeHeader(conn, down, path, size); err != nil {
+		conn.Close()
+		return nil, err
+	}
+	return conn, nil
+}
+
+// BareDown copies a file of the server to a new file.
+func BareDown(addr, path, local string, size int64) error {
+	conn, err := BareOpen(addr, path, size)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	return receive(conn, local, size)
+}
+
+// BareUp copies a file to a new file of the server.
+func BareUp(addr, path, local string, size int64) error {
+	f, err := os.Open(local)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	conn, err := net.Dial("tcp", addr)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	if err := writeHeader(conn, up, path, size); err != nil {
+		return err
+	}
+	if _, err := io.CopyN(conn, f, size); err != nil {
+		return err
+	}
+	_, err = io.ReadFull(conn, make([]byte, 1))
+	return err
+}
