@@ -86,7 +86,7 @@ func TestParsePreamble(t *testing.T) {
 	}
 	for name, bad := range map[string]string{
 		"short": good[:50], "long": good + "x", "magic": "CTRLD2" + good[6:], "no newline": good[:50] + " ",
-		"CR": good[:49] + "\r\n", "alphabet": good[:20] + "+" + good[21:], "empty": "", "space": good[:20] + " " + good[21:],
+		"CR": good[:49] + "\r\n", "DEL": good[:20] + "\x7f" + good[21:], "empty": "", "space": good[:20] + " " + good[21:],
 	} {
 		if _, _, err := dataport.ParsePreamble([]byte(bad)); err == nil {
 			t.Errorf("%s was taken", name)
@@ -167,7 +167,8 @@ func TestRefusals(t *testing.T) {
 		"draining":    {"CTRLD1 " + token + "\n", "ERR unavailable\n", &sandbox.Error{Kind: sandbox.KindUnavailable}},
 		"full":        {"CTRLD1 " + token + "\n", "ERR resource_exhausted\n", &sandbox.Error{Kind: sandbox.KindResourceExhausted}},
 		"descriptors": {"CTRLF1 " + token + "\n", "ERR unsupported\n", nil},
-		"malformed":   {"CTRLD1 " + strings.Repeat("!", 43) + "\n", "", nil},
+		"odd token":   {"CTRLD1 " + strings.Repeat("!", 43) + "\n", "ERR token_invalid\n", errors.New("unknown")},
+		"malformed":   {"CTRLD1 " + strings.Repeat(" ", 43) + "\n", "", nil},
 	} {
 		near, far := tcpPair(t)
 		var serving sync.WaitGroup

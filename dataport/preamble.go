@@ -67,7 +67,8 @@ func readPreamble(conn net.Conn) (magic, token string, err error) {
 }
 
 // ParsePreamble checks the 51 bytes of a preamble and returns its magic
-// ("CTRLD1 " or "CTRLF1 ") and token.
+// ("CTRLD1 " or "CTRLF1 ") and token. A token that none can be is still one
+// that is unknown; only white space and control bytes are no token at all.
 func ParsePreamble(buf []byte) (magic, token string, err error) {
 	if len(buf) != preambleLength || buf[preambleLength-1] != '\n' {
 		return "", "", errors.New("malformed preamble")
@@ -78,15 +79,11 @@ func ParsePreamble(buf []byte) (magic, token string, err error) {
 	}
 	token = string(buf[len(magicData) : preambleLength-1])
 	for i := range len(token) {
-		if !isBase64URL(token[i]) {
+		if token[i] <= ' ' || token[i] == 0x7f {
 			return "", "", errors.New("malformed preamble")
 		}
 	}
 	return magic, token, nil
-}
-
-func isBase64URL(c byte) bool {
-	return c >= 'A' && c <= 'Z' || c >= 'a' && c <= 'z' || c >= '0' && c <= '9' || c == '-' || c == '_'
 }
 
 // wireKind limits what a stranger is told to the three kinds of the protocol.

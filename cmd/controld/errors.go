@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -112,10 +111,6 @@ func exitCode(err error, isExec bool) int {
 		return exitExecFailed
 	case isUsage:
 		return exitUsage
-	case !typed && errors.Is(err, fs.ErrNotExist):
-		return exitNotFound
-	case !typed && errors.Is(err, fs.ErrPermission):
-		return exitPermission
 	case !typed:
 		return exitFailure
 	}
