@@ -319,6 +319,8 @@ func TestBackground(t *testing.T) {
 			{"sleep 300 & printf x", "x", true},
 			{"sleep 300 >/dev/null 2>&1 & printf x", "x", true},
 			{"setsid sleep 300 >/dev/null 2>&1 & printf x", "x", true},
+			{"env -i setsid -f sleep 300 >/dev/null 2>&1; printf x", "x", true},
+			{"env -i setsid -f sleep 300; printf x", "x", true},
 			{"(printf y; sleep 0.01) & wait; printf x", "yx", false},
 			{"printf a | cat | cat", "a", false},
 		} {

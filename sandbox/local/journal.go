@@ -100,7 +100,7 @@ func (j *journal) append(line []byte) error {
 
 // remains records what proctree leaves.
 func (j *journal) remains(r proctree.Remains) error {
-	return j.write(entry{Process: &r}, r.Cgroup != "")
+	return j.write(entry{Process: &r}, r.Cgroup != "" || r.Mark != 0)
 }
 
 // temp records a temp's name before it is made. The function returned is

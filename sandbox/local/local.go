@@ -80,6 +80,7 @@ func New(o Options) (*Sandbox, error) {
 	s.forest, err = proctree.Open(proctree.Options{
 		Walk:   o.Cgroups == CgroupsOff,
 		Name:   proctree.CgroupPrefix + newUUID(),
+		Env:    "HOME=" + o.DefaultCwd,
 		Record: s.journal.remains,
 	})
 	if err != nil {
@@ -133,7 +134,9 @@ func (s *Sandbox) Close() error {
 	s.closed = true
 	s.mu.Unlock()
 	s.cancel()
+	hurry := time.AfterFunc(closePatience, s.forest.Hurry) // a grace may be a week
 	s.execs.Wait()
+	hurry.Stop()
 	signal.Stop(s.sizes)
 	empty := s.forest.Close(closePatience)
 	s.mu.Lock()

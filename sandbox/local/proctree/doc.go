@@ -6,14 +6,22 @@
 // or beside version 1, each tree has a cgroup of its own: membership cannot be
 // left by forking, the kernel kills it as one. Elsewhere this process makes
 // itself the subreaper of its descendants (once, for its whole life) and walks
-// /proc. The walk is the weaker way: an orphan that left its session before
-// any walk saw it is told by what it inherited, and where several trees may be
-// its origin it falls with the first of them.
+// /proc.
+//
+// Either way each tree's processes inherit a mark, see marks, by which those
+// are found that left cgroup, session, parent and environment behind, also
+// after this process has died. A tree is called empty only after looks that
+// can have missed nothing; what outlives the given time is killed on.
+//
+// What still gets away: a process that sets its own limit of file locks on
+// purpose after it has left everything else. Where there are no marks, an
+// orphan is told by its environment and falls with the first tree it fits.
 //
 // An adopted orphan is reaped by its number alone, never by a wait for any
 // child, so that no status of another part of the program is taken away. A
 // child of this process that another part started with a session of its own
-// is taken for an orphan when it stays a zombie for two seconds.
+// is taken for an orphan when it stays a zombie for two seconds, unless the
+// mark tells at once.
 //
 // What does not belong here: shells, environments, output, time limits.
 package proctree

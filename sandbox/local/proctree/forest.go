@@ -26,6 +26,9 @@ type Options struct {
 	Walk bool
 	// Name is the name of the forest's own cgroup.
 	Name string
+	// Env is a string of the environment that all commands get. It helps to
+	// tell them from other children of this process.
+	Env string
 	// Record is told what has to go if this process dies, before (a cgroup)
 	// or as soon as (a process) it exists. See Sweep.
 	Record func(Remains) error
@@ -34,8 +37,15 @@ type Options struct {
 // Forest is a set of process trees.
 type Forest struct {
 	kind   holder
+	marks  *marks // nil where there are none
 	reaper *reaper
 	stop   func() // undoes the signal set-up
+
+	hurry chan struct{} // closed: no grace any more
+	urged sync.Once
+
+	// starting keeps the reaper out between a start and its entry in trees.
+	starting sync.RWMutex
 
 	mu     sync.Mutex
 	trees  map[*Tree]struct{}
@@ -82,20 +92,25 @@ type Command struct {
 // Open makes a forest. Where cgroups are wanted but do not work it falls back
 // to walking.
 func Open(o Options) (*Forest, error) {
-	f := &Forest{trees: make(map[*Tree]struct{})}
+	f := &Forest{trees: make(map[*Tree]struct{}), hurry: make(chan struct{}), marks: openMarks(o.Env)}
+	if f.marks != nil && o.Record != nil {
+		if err := o.Record(Remains{Mark: f.marks.base, Env: o.Env}); err != nil {
+			return nil, err
+		}
+	}
 	if !o.Walk {
-		if c := openCgroups(o); c != nil {
+		if c := openCgroups(o, f.marks); c != nil {
 			f.kind = c
 		}
 	}
 	if f.kind == nil {
-		w, err := openWalk(o)
+		w, err := openWalk(o, f.marks)
 		if err != nil {
 			return nil, err
 		}
 		f.kind = w
 	}
-	f.reaper = startReaper(newOrphanage(f.roots).tidy)
+	f.reaper = startReaper(newOrphanage(f.roots, f.marks.all()).tidy)
 	f.stop = unignore()
 	return f, nil
 }
@@ -126,6 +141,8 @@ func unignore() func() {
 
 // roots returns the first processes of all trees that were not waited for.
 func (f *Forest) roots() map[int]bool {
+	f.starting.Lock()
+	defer f.starting.Unlock()
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	pids := make(map[int]bool, len(f.trees))
@@ -148,17 +165,22 @@ func (f *Forest) Start(c Command) (*Tree, error) {
 	if closed {
 		return nil, ErrClosed
 	}
+	f.starting.RLock()
+	defer f.starting.RUnlock()
 	proc, g, err := f.kind.start(c)
 	if err != nil {
 		return nil, err
 	}
-	t := &Tree{forest: f, proc: proc, group: g, exited: make(chan struct{})}
+	t := &Tree{forest: f, proc: proc, group: g, exited: make(chan struct{}), quit: make(chan struct{})}
 	f.mu.Lock()
 	f.trees[t] = struct{}{}
 	f.mu.Unlock()
 	go t.wait()
 	return t, nil
 }
+
+// Hurry ends the grace of all trees that were told to end.
+func (f *Forest) Hurry() { f.urged.Do(func() { close(f.hurry) }) }
 
 // Close kills what is left of all trees, waits for it and releases the
 // forest. It gives up on what cannot be killed after the given time, and
@@ -172,17 +194,21 @@ func (f *Forest) Close(patience time.Duration) bool {
 	}
 	f.mu.Unlock()
 	for _, t := range left {
-		t.group.kill()
+		t.kill()
 	}
 	deadline := time.Now().Add(patience)
 	empty := true
 	for _, t := range left {
-		if !t.group.waitEmpty(time.Until(deadline)) {
+		if !t.waitEmpty(time.Until(deadline)) {
 			empty = false
+			t.giveUp()
 			continue
 		}
-		<-t.exited
 		t.Release()
+	}
+	// What left its tree for good is found by the mark that all trees share.
+	if !newHunt(f.marks.all(), true).empty(deadline) {
+		empty = false
 	}
 	f.reaper.stop()
 	f.kind.close()

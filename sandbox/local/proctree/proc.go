@@ -103,6 +103,24 @@ func childrenOf(pid int) ([]int, bool) {
 	return pids, true
 }
 
+// orphansOf lists the children that a subreaper was given. The kernel hands
+// them to the first thread that lives, which in a Go program is the first of
+// all; some that this thread started itself are among them.
+func orphansOf(pid int) ([]int, bool) {
+	dir := "/proc/" + strconv.Itoa(pid) + "/task/" + strconv.Itoa(pid) + "/children"
+	text, err := os.ReadFile(dir)
+	if err != nil {
+		return nil, false
+	}
+	var pids []int
+	for _, field := range strings.Fields(string(text)) {
+		if child, err := strconv.Atoi(field); err == nil {
+			pids = append(pids, child)
+		}
+	}
+	return pids, true
+}
+
 // open returns a descriptor of exactly this process.
 func (k key) open() (int, error) {
 	fd, err := unix.PidfdOpen(k.pid, 0)
@@ -127,9 +145,10 @@ func (k key) send(sig syscall.Signal) {
 // hasEnv tells whether a process was started with an environment string.
 func (k key) hasEnv(entry string) bool {
 	text, err := os.ReadFile("/proc/" + strconv.Itoa(k.pid) + "/environ")
-	if err != nil {
-		return false
-	}
+	return err == nil && holdsEntry(text, entry)
+}
+
+func holdsEntry(text []byte, entry string) bool {
 	for s := range bytes.SplitSeq(text, []byte{0}) {
 		if string(s) == entry {
 			return true

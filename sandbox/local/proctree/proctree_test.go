@@ -256,8 +256,8 @@ func TestSweepLeavesStrangersAlone(t *testing.T) {
 	defer cmd.Wait()
 	defer cmd.Process.Kill()
 	p, _ := readProc(cmd.Process.Pid)
-	Sweep(Remains{PID: p.pid, Start: p.start + 1, Mark: "HOME=x"})
-	Sweep(Remains{PID: 1 << 29, Start: 1, Mark: "HOME=x"})
+	Sweep(Remains{PID: p.pid, Start: p.start + 1, Env: "HOME=x"})
+	Sweep(Remains{PID: 1 << 29, Start: 1, Env: "HOME=x"})
 	Sweep(Remains{Cgroup: "/proc"})
 	dir := filepath.Join(t.TempDir(), CgroupPrefix+"no-cgroup")
 	if err := os.Mkdir(dir, 0o755); err != nil {

@@ -61,6 +61,7 @@ func (r *reaper) stop() {
 // orphanage reaps zombies that this process adopted.
 type orphanage struct {
 	roots func() map[int]bool // children that have an owner
+	mark  mark                // what all trees' processes bear
 	self  int
 	sid   int
 
@@ -68,9 +69,9 @@ type orphanage struct {
 	since map[key]time.Time // zombies that may be another part's
 }
 
-func newOrphanage(roots func() map[int]bool) *orphanage {
+func newOrphanage(roots func() map[int]bool, m mark) *orphanage {
 	sid, _ := unix.Getsid(0)
-	return &orphanage{roots: roots, self: os.Getpid(), sid: sid, since: make(map[key]time.Time)}
+	return &orphanage{roots: roots, mark: m, self: os.Getpid(), sid: sid, since: make(map[key]time.Time)}
 }
 
 // tidy reaps what can be told to be an orphan and returns whether a zombie is
@@ -113,7 +114,7 @@ func (o *orphanage) tidy() bool {
 // this program started is in its session or leads one of its own; what
 // neither holds for came here as an orphan.
 func (o *orphanage) adopted(p proc) bool {
-	if p.sid != p.pid {
+	if p.sid != p.pid || o.mark.proves(p.pid) {
 		return true
 	}
 	first, seen := o.since[p.key]

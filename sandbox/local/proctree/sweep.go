@@ -11,13 +11,15 @@ import (
 )
 
 // Remains names what has to go when the process that made it has died: a
-// cgroup with all in it, or a process with all that grew from it.
+// cgroup with all in it, all that bears a forest's mark, or a process with all
+// that grew from it.
 type Remains struct {
-	Cgroup string
-	PID    int
-	Start  uint64
-	// Mark is a string of the environment that the process was given.
-	Mark string
+	Cgroup string `json:",omitempty"`
+	Mark   uint64 `json:",omitempty"`
+	PID    int    `json:",omitempty"`
+	Start  uint64 `json:",omitempty"`
+	// Env is a string of the environment that the processes were given.
+	Env string `json:",omitempty"`
 }
 
 // CgroupPrefix begins the name of every cgroup made here. Sweep touches no
@@ -30,11 +32,24 @@ const sweepPatience = 5 * time.Second
 // Sweep kills and removes what a dead process left. What is not there any
 // more, or is another process under the same number by now, is left alone.
 func Sweep(r Remains) {
-	if r.Cgroup != "" {
+	switch {
+	case r.Cgroup != "":
 		sweepCgroup(r.Cgroup)
+	case r.Mark != 0:
+		sweepMark(r.Mark, r.Env)
+	default:
+		sweepProcess(key{r.PID, r.Start}, r.Env)
+	}
+}
+
+// sweepMark kills what bears a dead forest's mark. The mark is random and too
+// long to be hit by chance, so nothing else about a process is asked.
+func sweepMark(base uint64, env string) {
+	if base&numbers != 0 || base>>(leastBits-1) == 0 {
 		return
 	}
-	sweepProcess(key{r.PID, r.Start}, r.Mark)
+	m := &marks{base: base, env: env, nested: base>>62 == 0, tags: tagsWork()}
+	newHunt(m.all(), true).empty(time.Now().Add(sweepPatience))
 }
 
 func sweepCgroup(dir string) {
@@ -63,9 +78,9 @@ func sweepCgroup(dir string) {
 // its members. The leader itself may be gone: its number stays its session's
 // while a member lives. Then one of them has to bear the mark, lest another
 // session got the number after all.
-func sweepProcess(leader key, mark string) {
+func sweepProcess(leader key, env string) {
 	p, there := readProc(leader.pid)
-	if there && p.start != leader.start || !there && !sessionHas(leader.pid, mark) {
+	if there && p.start != leader.start || !there && !sessionHas(leader.pid, env) {
 		return
 	}
 	w := &walks{trees: make(map[*walked]struct{}), self: -1, sid: -1}
@@ -75,9 +90,9 @@ func sweepProcess(leader key, mark string) {
 	t.waitEmpty(sweepPatience)
 }
 
-func sessionHas(sid int, mark string) bool {
+func sessionHas(sid int, env string) bool {
 	for _, p := range table() {
-		if p.sid == sid && p.hasEnv(mark) {
+		if p.sid == sid && p.hasEnv(env) {
 			return true
 		}
 	}

@@ -13,7 +13,8 @@ import (
 
 // walks holds trees by walking /proc.
 type walks struct {
-	record func(Remains) error
+	record func(Remains) error // nil where marks tell what is left
+	marks  *marks
 	self   int
 	sid    int
 
@@ -26,12 +27,15 @@ type walks struct {
 }
 
 // openWalk makes this process the subreaper of its descendants.
-func openWalk(o Options) (*walks, error) {
+func openWalk(o Options, m *marks) (*walks, error) {
 	if err := becomeSubreaper(); err != nil {
 		return nil, err
 	}
-	w := &walks{record: o.Record, self: os.Getpid(), trees: make(map[*walked]struct{})}
+	w := &walks{marks: m, self: os.Getpid(), trees: make(map[*walked]struct{})}
 	w.sid, _ = unix.Getsid(0)
+	if m == nil {
+		w.record = o.Record
+	}
 	return w, nil
 }
 
@@ -58,17 +62,20 @@ func (w *walks) start(c Command) (*os.Process, group, error) {
 	w.starting.RLock()
 	defer w.starting.RUnlock()
 	sys := &syscall.SysProcAttr{Setsid: true}
-	p, err := os.StartProcess(c.Path, c.Args, &os.ProcAttr{Dir: c.Dir, Env: c.Env, Files: c.Files, Sys: sys})
+	m := w.marks.next()
+	p, err := m.birth(func() (*os.Process, error) {
+		return os.StartProcess(c.Path, c.Args, &os.ProcAttr{Dir: c.Dir, Env: c.Env, Files: c.Files, Sys: sys})
+	})
 	if err != nil {
 		return nil, nil, err
 	}
-	t := &walked{all: w, root: key{pid: p.Pid}, members: make(map[key]bool), recorded: make(map[key]bool), sessions: map[int]bool{p.Pid: true}, quit: make(chan struct{})}
+	t := &walked{all: w, mark: m, root: key{pid: p.Pid}, members: make(map[key]bool), recorded: make(map[key]bool), sessions: map[int]bool{p.Pid: true}, quit: make(chan struct{})}
 	if line, ok := readProc(p.Pid); ok { // not waited for yet, so it is there
 		t.root = line.key
 	}
 	for _, entry := range c.Env {
 		if strings.HasPrefix(entry, "HOME=") {
-			t.mark = entry
+			t.env = entry
 		}
 	}
 	w.mu.Lock()
@@ -109,20 +116,39 @@ func (w *walks) update() {
 			taken[t.root.pid] = true
 		}
 	}
+	w.adoptMarked(v)
 	for t := range w.trees {
 		for k, live := range t.settle(v) {
-			if taken[k.pid] = true; !live && k != t.root && v.all[k.pid].ppid == w.self {
+			if taken[k.pid] = true; !live && k != t.root && v.all[k.pid].ppid == w.self && (w.marks == nil || t.mark.proves(k.pid)) {
 				reap(k.pid)
 			}
 		}
 	}
 	for _, p := range v.children[w.self] {
-		if taken[p.pid] || p.sid == w.sid || !p.live() {
+		if w.marks != nil || taken[p.pid] || p.sid == w.sid || !p.live() {
 			continue
 		}
 		for t := range w.trees {
-			if p.start >= t.root.start && p.hasEnv(t.mark) {
+			if p.start >= t.root.start && p.hasEnv(t.env) {
 				t.adopt(v, p)
+			}
+		}
+	}
+}
+
+// adoptMarked gives each tree what bears its mark.
+func (w *walks) adoptMarked(v view) {
+	if w.marks == nil {
+		return
+	}
+	for _, p := range v.all {
+		limit, err := limitOf(p.pid)
+		if err != nil || p.pid == w.self {
+			continue
+		}
+		for t := range w.trees {
+			if _, known := t.members[p.key]; !known && t.mark.bears(p.pid, limit) {
+				t.members[p.key] = p.live()
 			}
 		}
 	}

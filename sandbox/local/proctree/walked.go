@@ -14,7 +14,8 @@ import (
 type walked struct {
 	all      *walks
 	root     key
-	mark     string // a string of the environment that tells its processes
+	mark     mark
+	env      string // a string of the environment, where there are no marks
 	quit     chan struct{}
 	watching sync.WaitGroup
 
@@ -78,7 +79,7 @@ func (t *walked) recordSession(p proc) {
 		return
 	}
 	t.recorded[p.key] = true
-	t.all.record(Remains{PID: p.pid, Start: p.start, Mark: t.mark})
+	t.all.record(Remains{PID: p.pid, Start: p.start, Env: t.env})
 }
 
 // living walks and returns the members that are no zombies.
@@ -143,20 +144,45 @@ func (t *walked) exited() {
 // tree hangs on this process: without an unknown child there is none, and the
 // process table need not be read.
 func (t *walked) alive() bool {
-	pids, ok := childrenOf(t.all.self)
-	if ok && t.gone() {
-		roots, strangers := t.all.roots(), false
+	if pids, ok := orphansOf(t.all.self); ok && t.gone() {
+		roots, unsure := t.all.roots(), false
 		for _, pid := range pids {
-			if p, ok := readProc(pid); ok && !roots[pid] && p.sid != t.all.sid && p.live() {
-				strangers = true
+			if roots[pid] {
+				continue
 			}
+			mine, known := t.claims(pid)
+			if mine {
+				return true
+			}
+			unsure = unsure || !known
 		}
-		if !strangers {
+		if !unsure {
 			return false
 		}
 	}
-	return len(t.living()) > 0
+	return len(t.living()) > 0 || !newHunt(t.mark, false).empty(time.Now().Add(aliveLooks))
 }
+
+// claims tells whether a child is a living one of the tree, and whether more
+// need not be asked: what is gone or dead may have passed something on.
+func (t *walked) claims(pid int) (mine, known bool) {
+	marked := t.mark.on(pid)
+	p, there := readProc(pid) // last: what has gone by now was not asked
+	switch {
+	case !there:
+		return false, false
+	case p.sid == t.all.sid:
+		return false, true
+	case t.mark.marks == nil:
+		return false, !p.live()
+	case !marked:
+		return false, true
+	}
+	return p.live(), p.live()
+}
+
+// aliveLooks bounds how long alive looks while much is going on.
+const aliveLooks = 50 * time.Millisecond
 
 func (t *walked) gone() bool {
 	t.all.mu.Lock()
@@ -175,9 +201,21 @@ func (t *walked) signal(sig syscall.Signal) {
 // stopped; what is left after it is chased by waitEmpty.
 const stopRounds = 64
 
-// kill implements group: everything is stopped first, until nothing new is
-// found, so that nothing forks away between the look and the kill.
+// kill implements group. Without marks everything is stopped first, until
+// nothing new is found, so that nothing forks away between the look and the
+// kill.
 func (t *walked) kill() {
+	t.all.mu.Lock()
+	t.killing = true
+	t.all.mu.Unlock()
+	if t.mark.marks == nil {
+		t.stop()
+	}
+	newHunt(t.mark, true).look()
+	t.signal(syscall.SIGKILL)
+}
+
+func (t *walked) stop() {
 	stopped := make(map[key]bool)
 	for range stopRounds {
 		fresh := 0
@@ -192,18 +230,16 @@ func (t *walked) kill() {
 			break
 		}
 	}
-	t.signal(syscall.SIGKILL)
-	t.all.mu.Lock()
-	defer t.all.mu.Unlock()
-	t.killing = true
 }
 
-// waitEmpty implements group. It wakes when a member ends.
+// waitEmpty implements group. It wakes when a member ends. That nothing lives
+// is only said after looks that cannot have missed anything.
 func (t *walked) waitEmpty(patience time.Duration) bool {
 	deadline := time.Now().Add(patience)
 	for {
+		quiet := newHunt(t.mark, t.isKilling()).empty(deadline)
 		left := t.living()
-		if len(left) == 0 {
+		if quiet && len(left) == 0 {
 			return true
 		}
 		rest := time.Until(deadline)

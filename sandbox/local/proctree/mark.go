@@ -1,0 +1,197 @@
+//go:build linux
+
+package proctree
+
+import (
+	"crypto/rand"
+	"encoding/binary"
+	"math/bits"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	// numberBits are a mark's lowest bits: the tree within its forest.
+	numberBits = 24
+	numbers    = 1<<numberBits - 1
+	// leastBits is how wide a mark has to be to be told from chance.
+	leastBits = 54
+)
+
+// marks gives each tree a number that its processes bear and pass on: the
+// limit of file locks (RLIMIT_LOCKS), which kernels have kept since 2.4 and
+// not looked at. It goes over fork and exec; neither an empty environment nor
+// a new session nor another parent takes it away, and anyone may read it. A
+// process that sets the limit itself leaves; no program does by chance.
+//
+// A forest's marks share their upper bits, which are random. One that runs
+// inside a tree of another keeps that one's mark as the hard limit.
+type marks struct {
+	base   uint64
+	nested bool
+	tags   bool   // this process can give tags
+	env    string // see bears
+	last   atomic.Uint64
+}
+
+// ownLimit is held while this process bears a mark for a child to be born
+// with. The limit is the whole process's, so the lock is, too.
+var ownLimit sync.Mutex
+
+// openMarks returns nil where the kernel does not play along.
+func openMarks(env string) *marks {
+	own, err := limitOf(os.Getpid())
+	if err != nil {
+		return nil
+	}
+	width := bits.Len64(own.Max) - 1
+	if width < leastBits {
+		return nil
+	}
+	var b [8]byte
+	rand.Read(b[:])
+	top := uint64(1) << (width - 1)
+	base := (binary.NativeEndian.Uint64(b[:])&(top-1) | top) &^ numbers
+	return &marks{base: base, nested: own.Max != unix.RLIM_INFINITY, tags: tagsWork(), env: env}
+}
+
+// next returns a mark for a tree. It comes round after 16 million.
+func (m *marks) next() mark {
+	if m == nil {
+		return mark{}
+	}
+	n := m.last.Add(1) & numbers
+	if n == 0 {
+		n = m.last.Add(1) & numbers
+	}
+	return mark{marks: m, value: m.base | n}
+}
+
+// all is the mark of all trees of a forest.
+func (m *marks) all() mark {
+	if m == nil {
+		return mark{}
+	}
+	return mark{marks: m, value: m.base, others: numbers}
+}
+
+// mark is one tree's, or all of a forest's. The zero mark is on nothing.
+type mark struct {
+	*marks
+	value  uint64
+	others uint64 // bits that do not matter
+}
+
+// birth starts a process that bears the mark from its first moment on, so
+// that it is told even when this process dies right now. Other children that
+// are started meanwhile bear it as well, see bears.
+func (m mark) birth(start func() (*os.Process, error)) (*os.Process, error) {
+	if m.marks == nil {
+		return start()
+	}
+	ownLimit.Lock()
+	defer ownLimit.Unlock()
+	var own unix.Rlimit
+	if unix.Prlimit(0, unix.RLIMIT_LOCKS, nil, &own) == nil {
+		if unix.Prlimit(0, unix.RLIMIT_LOCKS, &unix.Rlimit{Cur: m.value, Max: own.Max}, nil) == nil {
+			defer unix.Prlimit(0, unix.RLIMIT_LOCKS, &own, nil)
+		}
+	}
+	p, err := tagged(start)
+	if err == nil {
+		m.put(p.Pid)
+	}
+	return p, err
+}
+
+// put marks a child that has not been waited for.
+func (m mark) put(pid int) {
+	if m.marks == nil {
+		return
+	}
+	limit := unix.Rlimit{Cur: m.value, Max: m.value}
+	if m.nested {
+		limit.Max = unix.RLIM_INFINITY
+		if own, err := limitOf(os.Getpid()); err == nil {
+			limit.Max = own.Max
+		}
+	}
+	unix.Prlimit(pid, unix.RLIMIT_LOCKS, &limit, nil)
+}
+
+// bears tells whether a process with this limit is of the tree. The hard
+// limit settles it. The soft limit alone is what a process has that grew from
+// the first one before put was done (on a busy machine that takes long), or
+// another part's child that was born at the wrong moment. The tag tells these
+// apart, and where it cannot be had or read, the environment.
+func (m mark) bears(pid int, limit unix.Rlimit) bool {
+	if m.marks == nil {
+		return false
+	}
+	if limit.Max&^m.others == m.value {
+		return true
+	}
+	if limit.Cur&^m.others != m.value {
+		return false
+	}
+	if m.nested {
+		return true
+	}
+	set, readable := readTag(pid)
+	if readable && (set || m.tags) {
+		return set
+	}
+	return envAllows(pid, m.env)
+}
+
+// proves tells whether a process bears the mark beyond doubt, a dead one
+// included.
+func (m mark) proves(pid int) bool {
+	if m.marks == nil {
+		return false
+	}
+	limit, err := limitOf(pid)
+	return err == nil && (limit.Max&^m.others == m.value || limit.Cur&^m.others == m.value && hasTag(pid)) // an unreadable tag proves nothing
+}
+
+// on tells whether a process bears the mark.
+func (m mark) on(pid int) bool {
+	if m.marks == nil || pid == os.Getpid() {
+		return false
+	}
+	limit, err := limitOf(pid)
+	return err == nil && m.bears(pid, limit)
+}
+
+// limitOf reads a process's limit. What was made another user's by an exec is
+// only seen through /proc.
+func limitOf(pid int) (unix.Rlimit, error) {
+	var limit unix.Rlimit
+	err := unix.Prlimit(pid, unix.RLIMIT_LOCKS, nil, &limit)
+	if err != unix.EPERM {
+		return limit, err
+	}
+	text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/limits")
+	if err != nil {
+		return limit, unix.ESRCH
+	}
+	_, rest, _ := strings.Cut(string(text), "Max file locks")
+	fields := strings.Fields(rest)
+	if len(fields) < 2 {
+		return limit, unix.ENOENT
+	}
+	limit.Cur, limit.Max = parseLimit(fields[0]), parseLimit(fields[1])
+	return limit, nil
+}
+
+func parseLimit(s string) uint64 {
+	if n, err := strconv.ParseUint(s, 10, 64); err == nil {
+		return n
+	}
+	return unix.RLIM_INFINITY
+}
