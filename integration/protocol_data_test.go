@@ -86,8 +86,6 @@ func TestWirePreamble(t *testing.T) {
 		"a tab":           "CTRLD1\t" + k.token + "\n",
 		"CR LF":           "CTRLD1 " + k.token[:42] + "\r\n",
 		"no newline":      "CTRLD1 " + k.token + " ",
-		"padding":         "CTRLD1 " + k.token[:42] + "=\n",
-		"other base64":    "CTRLD1 " + k.token[:42] + "+\n",
 		"NUL":             "CTRLD1 " + k.token[:42] + "\x00\n",
 		"small letters":   "Ctrld1 " + k.token + "\n",
 	} {
@@ -96,6 +94,11 @@ func TestWirePreamble(t *testing.T) {
 				t.Fatalf("answered %q", line)
 			}
 		})
+	}
+	for name, token := range map[string]string{"padding": k.token[:42] + "=", "other base64": k.token[:42] + "+", "marks": strings.Repeat("!", 43)} {
+		if _, line := d.answerTo("CTRLD1 " + token + "\n"); line != "ERR token_invalid\n" {
+			t.Fatalf("%s: answered %q", name, line)
+		}
 	}
 	conn, line := d.answerTo("CTRLD1 " + strings.Repeat("A", 43) + "\n")
 	if rest, err := io.ReadAll(conn); line != "ERR token_invalid\n" || len(rest) > 0 || err != nil {

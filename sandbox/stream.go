@@ -168,9 +168,11 @@ func (s *ReadStream) finish(cause error) error {
 	return s.err
 }
 
+// withBytes says in an error how far the stream came: what has arrived here,
+// which may be less than what the far end has sent.
 func withBytes(err error, sent int64) error {
 	var e *Error
-	if !errors.As(err, &e) || e.Bytes.Known {
+	if !errors.As(err, &e) {
 		return err
 	}
 	with := *e

@@ -66,16 +66,33 @@ func (h *hunt) empty(deadline time.Time) bool {
 // has just lost its parent is among them. It returns how many lived, and
 // whether some may have been missed.
 func (h *hunt) look() (living int, missed bool) {
-	fast, _ := orphansOf(os.Getpid())
-	for i, pid := range append(fast, numbersOfAll()...) {
+	for range orphanLooks {
+		if !h.kill || !h.orphans() {
+			break
+		}
+	}
+	for _, pid := range numbersOfAll() {
 		here, gone := h.meet(pid)
 		if here {
 			living++
 		}
-		// The orphans come again in the second list.
-		missed = missed || gone && i >= len(fast)
+		missed = missed || gone
 	}
 	return living, missed
+}
+
+// orphanLooks bounds the looks for orphans alone.
+const orphanLooks = 50
+
+// orphans meets this process's orphans, which is much faster than meeting
+// all. It returns whether that is worth another look.
+func (h *hunt) orphans() (more bool) {
+	pids, _ := orphansOf(os.Getpid())
+	for _, pid := range pids {
+		living, moved := h.meet(pid)
+		more = more || living || moved
+	}
+	return more
 }
 
 // numbersOfAll lists the process numbers in use.
