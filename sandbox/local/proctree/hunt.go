@@ -65,14 +65,19 @@ func (h *hunt) empty(deadline time.Time) bool {
 // look goes once over all processes, over the orphans of this one first: what
 // has just lost its parent is among them. It returns how many lived, and
 // whether some may have been missed.
+//
+// What is gone when it is met may have been anybody's, and on a busy machine
+// something always is; only an orphan of this process that is gone counts as
+// missed, since whatever of the tree has lost its parent is such an orphan.
 func (h *hunt) look() (living int, missed bool) {
-	for range orphanLooks {
-		if !h.kill || !h.orphans() {
+	for n := 1; h.kill && h.orphans(); n++ {
+		if n == orphanLooks {
+			missed = true
 			break
 		}
 	}
 	for _, pid := range numbersOfAll() {
-		here, gone := h.meet(pid)
+		here, gone := h.meet(pid, false)
 		if here {
 			living++
 		}
@@ -89,7 +94,7 @@ const orphanLooks = 50
 func (h *hunt) orphans() (more bool) {
 	pids, _ := orphansOf(os.Getpid())
 	for _, pid := range pids {
-		living, moved := h.meet(pid)
+		living, moved := h.meet(pid, true)
 		more = more || living || moved
 	}
 	return more
@@ -113,14 +118,15 @@ func numbersOfAll() []int {
 }
 
 // meet deals with one process: whether it is of the tree and lives, and
-// whether it was on its way, so that another look is due.
-func (h *hunt) meet(pid int) (living, moved bool) {
+// whether it was on its way, so that another look is due. near says that one
+// which is gone is taken for the tree's.
+func (h *hunt) meet(pid int, near bool) (living, moved bool) {
 	if h.others[pid] || pid == os.Getpid() {
 		return false, false
 	}
 	limit, err := limitOf(pid)
 	if err != nil {
-		return false, err == unix.ESRCH
+		return false, near && err == unix.ESRCH
 	}
 	if !h.mark.bears(pid, limit) {
 		if limit.Cur == unix.RLIM_INFINITY && unix.Prlimit(pid, unix.RLIMIT_LOCKS, nil, &limit) == unix.EPERM {
