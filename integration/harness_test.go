@@ -104,8 +104,16 @@ func (p *place) start(t *testing.T, args ...string) *process {
 		close(d.exited)
 	}()
 	t.Cleanup(func() {
-		d.Process.Kill()
-		<-d.exited
+		// Two different signals, so that they do not become one: drain, and
+		// at once. A daemon that is killed would leave its cgroup behind.
+		d.Process.Signal(syscall.SIGTERM)
+		d.Process.Signal(syscall.SIGINT)
+		select {
+		case <-d.exited:
+		case <-time.After(10 * time.Second):
+			d.Process.Kill()
+			<-d.exited
+		}
 	})
 	await(t, "the ready file", func() bool {
 		select {
