@@ -136,7 +136,7 @@ func TestSessionForgetsAFailedMkdir(t *testing.T) {
 
 func TestSessionPlacesPaths(t *testing.T) {
 	api := &mkdirAPI{}
-	env := sandbox.NewSessionEnv(api, "/work/", "k")
+	env := sandbox.NewSessionEnv(api, "/base/", "k")
 	cwd := env.Cwd()
 	for _, tc := range []struct{ path, scope, want string }{
 		{"a", "", cwd + "/a|"},

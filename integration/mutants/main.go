@@ -44,9 +44,9 @@ func mutants() []mutant {
 			{"transfer/table.go", "	delete(tb.tokens, key)\n	tb.mu.Unlock()\n\n	t.mu.Lock()", "	tb.mu.Unlock()\n\n	t.mu.Lock()"},
 			{"transfer/table.go", "	if t.state != Minted {", "	if t.state != Minted && t.state != Claimed {"}}, []string{"./transfer"}},
 		{"kill-the-child-only", []edit{
-			{"sandbox/local/proctree/cgroup.go", "	killCgroup(g.fd)\n", ""},
-			{"sandbox/local/proctree/tree.go", "	t.group.kill()\n	if", "	if"},
-			{"sandbox/local/proctree/tree.go", "		t.group.signal(syscall.SIGTERM)\n", ""}}, suite("TestLocal")},
+			{"sandbox/local/proctree/tree.go", "	t.group.kill()\n	t.proc.Kill()", "	t.proc.Kill()"},
+			{"sandbox/local/proctree/tree.go", "		t.group.signal(syscall.SIGTERM)\n", ""}},
+			[]string{"-run", "^TestLocal$/^cgroups_auto$/^(exec|tree)$", "./sandbox/sandboxtest"}},
 		{"cancel-ignored", []edit{{"rpc/server/dispatch.go", "	case r.Method == rpc.MethodCancel && r.Err == nil:", "	case r.Method == rpc.MethodCancel && r.Err == nil && false:"}}, suite("TestTCP")},
 		{"commit-without-count", []edit{
 			{"rpc/server/data.go", "	if got.Bytes != want.Value {", "	if false {"},
