@@ -75,7 +75,8 @@ func subdirs(dir string) []string {
 }
 
 // signal implements group. A number is only used while the descriptor that it
-// was opened as is known to be in the cgroup.
+// was opened as is known to be in the cgroup. Parents come first, as in
+// walked.signal.
 func (g *cgroup) signal(sig syscall.Signal) {
 	fds := make(map[int]int)
 	for _, pid := range g.procs(g.dir) {
@@ -83,10 +84,14 @@ func (g *cgroup) signal(sig syscall.Signal) {
 			fds[pid] = fd
 		}
 	}
+	var members []key
 	for _, pid := range g.procs(g.dir) {
-		if fd, ok := fds[pid]; ok {
-			unix.PidfdSendSignal(fd, sig, nil, 0)
+		if _, ok := fds[pid]; ok {
+			members = append(members, key{pid: pid})
 		}
+	}
+	for _, k := range parentsFirst(members, parentOf) {
+		unix.PidfdSendSignal(fds[k.pid], sig, nil, 0)
 	}
 	for _, fd := range fds {
 		unix.Close(fd)

@@ -312,3 +312,50 @@ func TestBelowMount(t *testing.T) {
 		t.Error(got)
 	}
 }
+
+// TestParentsFirst: whatever the order in which processes were found, and
+// whatever changed hands meanwhile.
+func TestParentsFirst(t *testing.T) {
+	parents := map[int]int{2: 1, 3: 2, 4: 3, 5: 2, 6: 5, 7: 8, 8: 7, 9: 99}
+	for range 100 {
+		var keys []key
+		for pid := range parents { // in any order
+			keys = append(keys, key{pid: pid})
+		}
+		at := make(map[int]int)
+		for i, k := range parentsFirst(keys, func(pid int) int { return parents[pid] }) {
+			at[k.pid] = i + 1
+		}
+		if len(at) != len(parents) {
+			t.Fatal(at)
+		}
+		for pid, parent := range parents {
+			if ring := pid == 7 || pid == 8; !ring && at[parent] > at[pid] {
+				t.Fatalf("%d comes after its child %d: %v", parent, pid, at)
+			}
+		}
+	}
+}
+
+// TestSignalReachesParentsFirst: a shell that waits for one of its children
+// runs its trap, and does not go on because that child ended first.
+func TestSignalReachesParentsFirst(t *testing.T) {
+	const children = 50
+	// Each child says that it is past its fork: till then it has the trap.
+	command := "trap 'echo 1; exit' TERM; for i in $(seq " + strconv.Itoa(children) + "); do " +
+		"sh -c 'echo 0; exec sleep 300' & last=$!; done; wait $last; echo 2"
+	forests(t, func(t *testing.T, f *Forest) {
+		for range 5 {
+			tree, out := start(t, f, command)
+			printed(t, out, children)
+			if !tree.End(patience, patience) {
+				t.Error("something is left")
+			}
+			tree.Release()
+			b, _ := io.ReadAll(io.NewSectionReader(out, 0, 1<<20))
+			if text := string(b); !strings.HasSuffix(text, "1\n") || strings.Contains(text, "2") {
+				t.Fatalf("%q", text)
+			}
+		}
+	})
+}
