@@ -118,6 +118,7 @@ func (c *cgroups) make(dir string) (*cgroup, error) {
 		g.remove()
 		return nil, err
 	}
+	g.accounted = unix.Faccessat(g.fd, "memory.events", unix.R_OK, 0) == nil
 	return g, nil
 }
 

@@ -21,6 +21,7 @@ type cgroup struct {
 	mark       mark // on what has left the cgroup, too
 	dir        string
 	fd, events int
+	accounted  bool // memory is
 	oomBefore  int
 	killed     atomic.Bool
 }
@@ -156,6 +157,9 @@ func (g *cgroup) oomKills() int { return g.countOOM() - g.oomBefore }
 
 // countOOM reads the kernel's count, zero where memory is not accounted.
 func (g *cgroup) countOOM() int {
+	if !g.accounted {
+		return 0
+	}
 	fd, err := unix.Openat(g.fd, "memory.events", unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return 0
@@ -176,8 +180,10 @@ func (g *cgroup) exited() {}
 
 // release implements group.
 func (g *cgroup) release() {
-	for _, sub := range subdirs(g.dir) {
-		removeCgroups(sub)
+	if g.divided() {
+		for _, sub := range subdirs(g.dir) {
+			removeCgroups(sub)
+		}
 	}
 	g.all.mu.Lock()
 	keep := len(g.all.free) < maxFree && !g.killed.Load()
@@ -188,6 +194,14 @@ func (g *cgroup) release() {
 	if !keep {
 		g.remove()
 	}
+}
+
+// divided tells whether the command made cgroups below its own. The kernel
+// counts them in the directory's links (kernfs), which is much cheaper to ask
+// for than the list.
+func (g *cgroup) divided() bool {
+	var st unix.Stat_t
+	return unix.Fstat(g.fd, &st) != nil || st.Nlink != 2
 }
 
 func (g *cgroup) remove() {

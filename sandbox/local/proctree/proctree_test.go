@@ -359,3 +359,24 @@ func TestSignalReachesParentsFirst(t *testing.T) {
 		}
 	})
 }
+
+// TestReleaseRemovesCgroupsBelow: a command may divide its own cgroup.
+func TestReleaseRemovesCgroupsBelow(t *testing.T) {
+	forests(t, func(t *testing.T, f *Forest) {
+		tree, out := start(t, f, "echo 1; read line <&2")
+		printed(t, out, 1)
+		g, ok := tree.group.(*cgroup)
+		if !ok {
+			return // walks have none
+		}
+		below := filepath.Join(g.dir, "below")
+		if err := os.MkdirAll(filepath.Join(below, "more"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		<-tree.Exited()
+		tree.Release()
+		if _, err := os.Stat(below); !os.IsNotExist(err) {
+			t.Error("is left:", err)
+		}
+	})
+}
