@@ -27,12 +27,14 @@ func (b *bench) bulk() group {
 		{"scp put", b.scp(true)},
 		{"gRPC-Go down", b.move(grpcGo, "down", false)},
 		{"gRPC-Go up", b.move(grpcGo, "up", false)},
-		{"docker cp out", b.dockerCopy},
+		{"docker cp out", b.dockerOut},
+		{"docker cp in", b.dockerIn},
 	}}
 	for _, dir := range []string{"down", "up"} {
 		g.rows = append(g.rows, b.bulkRows(dir)...)
 	}
-	g.rows = append(g.rows, b.times("down", "nginx + curl", "nginx + curl", 1.6), b.times("down", "docker cp", "docker cp out", 5))
+	g.rows = append(g.rows, b.times("down", "nginx + curl", "nginx + curl", 1.6), b.times("down", "docker cp", "docker cp out", 5),
+		b.times("up", "docker cp", "docker cp in", 2.5))
 	return g
 }
 
@@ -82,16 +84,4 @@ func (b *bench) durable() group {
 		{"cp && sync -d", disk(b.copied(b.onDisk(), "/bin/sh", "-c", script, "sh", b.source, b.onDisk()))},
 	}, rows: []row{{name: "durable upload to ext4 vs cp && sync -d", size: b.sizeText(), must: 0.95, unit: "x",
 		needs: []string{"controld up, durable", "cp && sync -d"}, figure: speed("controld up, durable", "cp && sync -d")}}}
-}
-
-// dockerSize is what docker cp copies: it needs the disk twice.
-const dockerSize = 1 << 30
-
-// dockerCopy copies a file out of a container, where there is an engine.
-func (b *bench) dockerCopy(ctx context.Context) (measure, error) {
-	size := min(b.size, dockerSize)
-	if err := b.dockerReady(ctx, size); err != nil {
-		return measure{}, err
-	}
-	return b.ranFor(ctx, size, "docker", "cp", dockerName+":/source", b.target())
 }

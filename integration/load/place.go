@@ -40,10 +40,12 @@ type bench struct {
 	trial   string  // what runs now
 	calling *client // of the small calls
 
-	figures  figures
-	servers  map[string]*server
-	refused  map[string]error // servers that cannot be had
-	cleanups []func()
+	figures   figures
+	servers   map[string]*server
+	refused   map[string]error // servers that cannot be had
+	engineAt  []string         // where docker's client finds its engine
+	container bool             // it runs
+	cleanups  []func()
 
 	mu       sync.Mutex
 	children []*process

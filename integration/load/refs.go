@@ -27,6 +27,7 @@ const (
 var packages = map[string][]string{
 	"nginx": {"nginx-light", "nginx"}, "iperf3": {"iperf3"}, "curl": {"curl"}, "sshd": {"openssh-server"},
 	"scp": {"openssh-client"}, "sftp": {"openssh-client"}, "ssh-keygen": {"openssh-client"},
+	"docker": {"docker.io"}, "dockerd": {"docker.io"}, "busybox": {"busybox-static"},
 }
 
 // command finds a command. With -full root installs what is missing.
