@@ -29,7 +29,7 @@ type scale struct {
 
 func (b *bench) scale() scale {
 	if b.quick {
-		return scale{single: 256 * mib, many: 200, paced: mib / 2, unpaced: mib, pace: mib / 2, idle: 500,
+		return scale{single: 256 * mib, many: 200, paced: mib / 2, unpaced: 4 * mib, pace: mib / 2, idle: 500,
 			mixed: 2 * mib, mixedPace: 2 * mib, mixedTime: time.Minute, settledTime: 200 * time.Millisecond}
 	}
 	return scale{single: 8 << 30, many: 1000, paced: 5 * mib, unpaced: 4 * mib, pace: mib / 2, idle: 5000,
