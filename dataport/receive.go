@@ -5,6 +5,7 @@ import (
 	"net"
 	"os"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/controld/controld/sandbox"
@@ -68,7 +69,7 @@ func (p *Pump) receiveUpTo(conn net.Conn, w io.Writer, limit int64) (int64, erro
 		return receiveCopy(conn, w, limit)
 	}
 	if !p.takeSplice() {
-		return receiveLarge(conn, file, limit)
+		return receiveLarge(conn.(syscall.Conn), file, limit)
 	}
 	defer p.freeSplice()
 	n, err := file.ReadFrom(&io.LimitedReader{R: conn, N: limit})
@@ -107,10 +108,44 @@ func (p *Pump) freeSplice() {
 // largePool holds the 1 MiB buffers that stand in for splice pipes.
 var largePool = sync.Pool{New: func() any { b := make([]byte, chunk); return &b }}
 
-func receiveLarge(conn net.Conn, w io.Writer, limit int64) (int64, error) {
-	buf := largePool.Get().(*[]byte)
-	defer largePool.Put(buf)
-	return receiveInto(conn, w, (*buf)[:min(int64(len(*buf)), limit)])
+// receiveLarge moves what one read gives. It takes a buffer when there is
+// something to read, so that a thousand waiting receptions hold none.
+func receiveLarge(conn syscall.Conn, w io.Writer, limit int64) (int64, error) {
+	raw, err := conn.SyscallConn()
+	if err != nil {
+		return 0, err
+	}
+	var n int
+	var rerr, werr error
+	err = raw.Read(func(fd uintptr) bool {
+		buf := largePool.Get().(*[]byte)
+		defer largePool.Put(buf)
+		n, rerr = readNow(int(fd), (*buf)[:min(int64(len(*buf)), limit)])
+		if rerr == syscall.EAGAIN {
+			return false
+		}
+		n, werr = w.Write((*buf)[:n])
+		return true
+	})
+	switch {
+	case err != nil:
+		return 0, err
+	case werr != nil:
+		return int64(n), &writeError{werr}
+	case rerr == nil && n == 0:
+		return 0, io.EOF
+	}
+	return int64(n), rerr
+}
+
+// readNow is read(2), of a descriptor that does not block.
+func readNow(fd int, b []byte) (int, error) {
+	for {
+		n, err := syscall.Read(fd, b)
+		if err != syscall.EINTR {
+			return max(n, 0), err
+		}
+	}
 }
 
 func receiveCopy(conn net.Conn, w io.Writer, limit int64) (int64, error) {

@@ -8,7 +8,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -162,9 +161,6 @@ func TestCase_C06(t *testing.T) {
 // TestCase_C07: a source that fails half way is an error that says how far it
 // came, on the socket and in the verdict.
 func TestCase_C07(t *testing.T) {
-	if _, err := exec.LookPath("strace"); err != nil {
-		t.Skip("needs strace: apt-get install strace")
-	}
 	p := newPlace(t)
 	d := p.start(t)
 	sb := p.client(t, d)
@@ -175,16 +171,9 @@ func TestCase_C07(t *testing.T) {
 	if err := os.Truncate(f, 100<<20); err != nil {
 		t.Fatal(err)
 	}
-	tracer := exec.Command("strace", "-f", "-qq", "-e", "trace=sendfile", "-e", "inject=sendfile:error=EIO:when=3+", "-o", "/dev/null", "-p", strconv.Itoa(d.ready.PID))
-	if err := tracer.Start(); err != nil {
-		t.Fatal(err)
-	}
+	tracer := trace(t, d, os.DevNull, "trace=sendfile", "-e", "inject=sendfile:error=EIO:when=3+")
 	defer tracer.Wait()
 	defer tracer.Process.Signal(syscall.SIGTERM)
-	await(t, "the tracer", func() bool {
-		status, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", d.ready.PID))
-		return !strings.Contains(string(status), "TracerPid:\t0\n")
-	})
 	failed := false
 	for range 20 { // each thread of the daemon counts for itself
 		s, err := sb.ReadFileStream(t.Context(), "f", sandbox.ReadOptions{})

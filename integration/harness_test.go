@@ -197,3 +197,28 @@ func alive(pid string) bool {
 	_, rest, _ := strings.Cut(string(stat), ") ")
 	return !strings.HasPrefix(rest, "Z")
 }
+
+// trace has strace(1) write down, or tamper with, calls of a daemon. The
+// tracer stands beside the daemon, so that signals go to the daemon, and ends
+// with it.
+func trace(t *testing.T, d *process, path, calls string, more ...string) *exec.Cmd {
+	t.Helper()
+	if _, err := exec.LookPath("strace"); err != nil {
+		t.Skip("needs strace: apt-get install strace")
+	}
+	args := append([]string{"-f", "-e", calls, "-o", path, "-p", strconv.Itoa(d.ready.PID)}, more...)
+	tracer := exec.Command("strace", args...)
+	stderr, err := tracer.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := tracer.Start(); err != nil {
+		t.Fatal(err)
+	}
+	said := bufio.NewReader(stderr)
+	if first, _ := said.ReadString('\n'); !strings.Contains(first, "attached") {
+		tracer.Wait()
+		t.Skipf("strace may not attach here: %s (run as root, or set kernel.yama.ptrace_scope to 0)", first)
+	}
+	return tracer
+}

@@ -1,12 +1,9 @@
 package integration
 
 import (
-	"bufio"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
-	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -70,28 +67,14 @@ func TestWireNoSpace(t *testing.T) {
 // TestWireSyncReachesTheDisk: P8.10, seen by strace(1): the data, the name, the
 // directory, in this order and all before the answer.
 func TestWireSyncReachesTheDisk(t *testing.T) {
-	if _, err := exec.LookPath("strace"); err != nil {
-		t.Skip("needs strace: apt-get install strace")
-	}
 	p := newPlace(t)
 	proc := p.start(t)
 	d := &wireDaemon{t: t, ready: proc.ready}
 	d.cfg.StateDir = filepath.Join(p.dir, "state")
 	c := d.login(obj{"token": p.secret})
 	c.writeFile("f", "old")
-	trace := filepath.Join(p.dir, "trace")
-	tracer := exec.Command("strace", "-f", "-e", "trace=fsync,fdatasync,linkat,renameat,renameat2", "-o", trace, "-p", strconv.Itoa(proc.ready.PID))
-	stderr, err := tracer.StderrPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := tracer.Start(); err != nil {
-		t.Fatal(err)
-	}
-	first, _ := bufio.NewReader(stderr).ReadString('\n')
-	if !strings.Contains(first, "attached") {
-		t.Skipf("strace may not attach here: %s", first)
-	}
+	path := filepath.Join(p.dir, "trace")
+	tracer := trace(t, proc, path, "trace=fsync,fdatasync,linkat,renameat,renameat2")
 	k := c.mint("write_file_stream", obj{"path": "f", "sync": true})
 	k.open("stream")
 	k.commit(6)
@@ -100,7 +83,7 @@ func TestWireSyncReachesTheDisk(t *testing.T) {
 	proc.kill(t, syscall.SIGTERM)
 	proc.exitCode(t)
 	tracer.Wait()
-	b, err := os.ReadFile(trace)
+	b, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
