@@ -48,6 +48,10 @@ type Sandbox struct {
 	reads  readBuffers
 	sizes  chan os.Signal    // SIGXFSZ, which ends a program that does not ask for it
 	left   map[*run]struct{} // commands whose result was given, with living processes
+
+	// killPatience is how long after the KILL an answer waits for the end of
+	// the tree.
+	killPatience time.Duration
 }
 
 // New makes a sandbox. Close it.
@@ -64,7 +68,7 @@ func New(o Options) (*Sandbox, error) {
 		o.Epoch = newUUID()
 	}
 	o.Limits = withDefaults(o.Limits)
-	s := &Sandbox{opts: o, paths: root.New(cwd), left: make(map[*run]struct{})}
+	s := &Sandbox{opts: o, paths: root.New(cwd), left: make(map[*run]struct{}), killPatience: killPatience}
 	if err := s.makeCwd(); err != nil {
 		return nil, err
 	}

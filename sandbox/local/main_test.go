@@ -47,6 +47,8 @@ func open(t *testing.T, o Options) *Sandbox {
 	if err != nil {
 		t.Fatal(err)
 	}
+	// On a busy machine the end of a tree takes its time.
+	s.killPatience = patience
 	t.Cleanup(func() {
 		if err := s.Close(); err != nil {
 			t.Error("Close:", err)

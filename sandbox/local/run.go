@@ -155,7 +155,7 @@ func (r *run) result(ctx context.Context) (sandbox.ShellResult, error) {
 // end kills the tree and gives it up; false when some of it could not be
 // killed in time.
 func (r *run) end() bool {
-	empty := r.tree.End(r.plan.grace, killPatience)
+	empty := r.tree.End(r.plan.grace, r.s.killPatience)
 	r.drain()
 	r.leave(!empty)
 	return empty

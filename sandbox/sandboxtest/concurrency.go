@@ -93,7 +93,7 @@ func cancelChecks() []check {
 			e.await("pids")
 			cancel()
 			e.kind(<-failed, sandbox.KindCancelled)
-			e.gone()
+			e.dead()
 		}})
 }
 
