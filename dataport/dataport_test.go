@@ -334,12 +334,12 @@ func TestStalls(t *testing.T) {
 
 // A peer that is slow but moves is no stall.
 func TestTrickleIsNoStall(t *testing.T) {
-	pump := dataport.NewPump(400*time.Millisecond, 0)
+	pump := dataport.NewPump(2*time.Second, 0)
 	near, far := tcpPair(t)
 	go func() {
 		for range 12 {
 			io.WriteString(near, "x")
-			time.Sleep(100 * time.Millisecond)
+			time.Sleep(250 * time.Millisecond)
 		}
 		near.CloseWrite()
 	}()

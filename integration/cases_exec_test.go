@@ -55,11 +55,11 @@ func TestCase_C12(t *testing.T) {
 func TestCase_C13(t *testing.T) {
 	p := newPlace(t)
 	sb := p.client(t, p.start(t))
-	for range 10 {
+	for range 2 {
 		start := time.Now()
-		res := ran(t, sb, "echo before; sleep 30; echo hello", sandbox.ExecOptions{Timeout: 200 * time.Millisecond})
+		res := ran(t, sb, "echo before; sleep 30; echo hello", sandbox.ExecOptions{Timeout: 2 * time.Second})
 		took := time.Since(start)
-		if res.Reason != sandbox.ReasonTimedOut || string(res.Stdout) != "before\n" || took < 200*time.Millisecond || took > 10*time.Second {
+		if res.Reason != sandbox.ReasonTimedOut || string(res.Stdout) != "before\n" || took < 2*time.Second || took > 25*time.Second {
 			t.Fatalf("%+v after %v", res, took)
 		}
 	}
@@ -69,7 +69,7 @@ func TestCase_C13(t *testing.T) {
 func TestCase_C14(t *testing.T) {
 	p := newPlace(t)
 	sb := p.client(t, p.start(t))
-	ran(t, sb, "echo $$ > pid; sleep 300", sandbox.ExecOptions{Timeout: 300 * time.Millisecond})
+	ran(t, sb, "echo $$ > pid; sleep 300", sandbox.ExecOptions{Timeout: 2 * time.Second})
 	pid, err := os.ReadFile(filepath.Join(p.cwd(), "pid"))
 	if err != nil {
 		t.Fatal(err)
@@ -215,7 +215,7 @@ func TestCase_C24(t *testing.T) {
 func TestCase_C25(t *testing.T) {
 	p := newPlace(t)
 	sb := p.client(t, p.start(t))
-	res := ran(t, sb, "echo before; sleep 60", sandbox.ExecOptions{Timeout: 300 * time.Millisecond})
+	res := ran(t, sb, "echo before; sleep 60", sandbox.ExecOptions{Timeout: 2 * time.Second})
 	if string(res.Stdout) != "before\n" || res.Reason != sandbox.ReasonTimedOut || res.ExitCode != 124 {
 		t.Errorf("%+v", res)
 	}

@@ -68,7 +68,7 @@ func TestClientPings(t *testing.T) {
 			return ""
 		}
 		return `{"jsonrpc":"2.0","id":` + id + `,"result":{}}` + "\n"
-	}), rpc.ConnOptions{PingInterval: 50 * time.Millisecond, PingTimeout: 500 * time.Millisecond})
+	}), rpc.ConnOptions{PingInterval: 50 * time.Millisecond, PingTimeout: 3 * time.Second})
 	defer conn.Close()
 	select {
 	case <-conn.Done():

@@ -60,7 +60,7 @@ func TestWireExec(t *testing.T) {
 		{"pwd", nil, d.path() + "\n|", 0, "exited", nil},
 		{"pwd", obj{"cwd": "dir"}, d.path("dir") + "\n|", 0, "exited", nil},
 		{"pwd", obj{"cwd": "/"}, "/\n|", 0, "exited", nil},
-		{"printf 'so far'; sleep 300", obj{"timeout_s": 1}, "so far|", 124, "timed_out", nil},
+		{"printf 'so far'; sleep 300", obj{"timeout_s": 3}, "so far|", 124, "timed_out", nil},
 		{"printf ended", obj{"timeout_s": 604800}, "ended|", 0, "exited", nil},
 	}
 	for _, tt := range tests {

@@ -62,9 +62,9 @@ func TestWireExecTreeDies(t *testing.T) {
 		t.Run(cgroups, func(t *testing.T) {
 			d := startWire(t, func(c *daemon.Config) { c.Cgroups = cgroups })
 			c := d.login()
-			id := c.send("exec", execParams(family, obj{"timeout_s": 2}))
+			id := c.send("exec", execParams(family, obj{"timeout_s": 5}))
 			pids := d.pids(familySize)
-			if r := c.wait(id); r.str("reason") != "timed_out" || r.Result["duration_s"].(float64) < 2 {
+			if r := c.wait(id); r.str("reason") != "timed_out" || r.Result["duration_s"].(float64) < 5 {
 				t.Fatalf("got %s", r.line)
 			}
 			awaitEnd(t, pids)
@@ -177,7 +177,7 @@ func TestWireKillPending(t *testing.T) {
 	})
 	d := startWire(t, nil)
 	c := d.login()
-	id := c.send("exec", execParams("echo $$ > pids; echo $$ > "+frozen+"/cgroup.procs", obj{"timeout_s": 1}))
+	id := c.send("exec", execParams("echo $$ > pids; echo $$ > "+frozen+"/cgroup.procs", obj{"timeout_s": 3}))
 	pids := d.pids(1)
 	if r := c.wait(id); r.str("reason") != "timed_out" || r.Result["kill_pending"] != true || r.Result["background"] != true {
 		t.Fatalf("got %s", r.line)

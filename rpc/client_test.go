@@ -229,7 +229,7 @@ func TestCancelUnsent(t *testing.T) {
 }
 
 func TestPing(t *testing.T) {
-	quick := rpc.ConnOptions{PingInterval: 30 * time.Millisecond, PingTimeout: 300 * time.Millisecond}
+	quick := rpc.ConnOptions{PingInterval: 30 * time.Millisecond, PingTimeout: 3 * time.Second}
 	c, f := connect(t, quick)
 	// Also while a call runs, and the connection lives as long as it is
 	// answered.
@@ -245,7 +245,7 @@ func TestPing(t *testing.T) {
 	if err := wait(t, call); !errors.As(err, &e) || e.Kind != sandbox.KindConnectionLost || e.Outcome != sandbox.OutcomeUnknown {
 		t.Fatalf("got %v", err)
 	}
-	if d := time.Since(begin); d > 5*time.Second || d < 200*time.Millisecond {
+	if d := time.Since(begin); d > patience || d < 2*time.Second {
 		t.Fatalf("dropped after %v", d)
 	}
 	<-c.Done()
@@ -253,15 +253,15 @@ func TestPing(t *testing.T) {
 
 // TestPingSeesProgress: a long answer that is still coming is a sign of life.
 func TestPingSeesProgress(t *testing.T) {
-	c, f := connect(t, rpc.ConnOptions{PingInterval: 50 * time.Millisecond, PingTimeout: 100 * time.Millisecond})
+	c, f := connect(t, rpc.ConnOptions{PingInterval: 50 * time.Millisecond, PingTimeout: time.Second})
 	call := async(func() error {
 		_, err := c.ReadFile(t.Context(), "p", sandbox.ReadOptions{})
 		return err
 	})
 	f.take()
 	io.WriteString(f.conn, `{"id":1,"result":{"size":1,"content":{"text":"`)
-	for range 40 {
-		time.Sleep(10 * time.Millisecond) // a slow link
+	for range 30 {
+		time.Sleep(100 * time.Millisecond) // a slow link
 		io.WriteString(f.conn, "aaaaaaaa")
 	}
 	f.say(`"}}}`)

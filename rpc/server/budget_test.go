@@ -154,7 +154,7 @@ func TestUnreadReplies(t *testing.T) {
 // TestSlowReader: a peer that reads slowly, but reads, is not cut off.
 // Rules: P4.7.
 func TestSlowReader(t *testing.T) {
-	g := start(t, func(c *server.Config) { c.Limits.WriteTimeout = 400 * time.Millisecond })
+	g := start(t, func(c *server.Config) { c.Limits.WriteTimeout = 2 * time.Second })
 	r := g.login()
 	r.conn.(interface{ SetReadBuffer(int) error }).SetReadBuffer(64 << 10)
 	g.fake.put("f", make([]byte, 12<<20))
@@ -167,6 +167,6 @@ func TestSlowReader(t *testing.T) {
 			t.Fatalf("cut off after %d bytes: %v", total, err)
 		}
 		total += n
-		time.Sleep(time.Duration(n) * time.Second / (10 << 20)) // 10 MB/s: the test is about a slow peer
+		time.Sleep(time.Duration(n) * time.Second / (4 << 20)) // 4 MB/s: the test is about a slow peer
 	}
 }

@@ -39,7 +39,7 @@ func TestKillPending(t *testing.T) {
 	kinds(t, func(t *testing.T, s *Sandbox) {
 		procs, thaw := freezer(t)
 		s.killPatience = killPatience
-		res := sh(t, s, "echo $$ >pids; echo $$ >"+procs+"; sleep 300", sandbox.ExecOptions{Timeout: time.Second})
+		res := sh(t, s, "echo $$ >pids; echo $$ >"+procs+"; sleep 300", sandbox.ExecOptions{Timeout: 3 * time.Second})
 		if res.ExitCode != sandbox.ExitTimedOut || res.Reason != sandbox.ReasonTimedOut || !res.KillPending || !res.Background {
 			t.Errorf("%+v", res)
 		}

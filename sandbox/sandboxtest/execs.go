@@ -187,7 +187,7 @@ func execChecks() []check {
 		}},
 		{"timeout", func(e *env) {
 			start := time.Now()
-			res := e.exec("echo before; sleep 50", sandbox.ExecOptions{Timeout: 200 * time.Millisecond})
+			res := e.exec("echo before; sleep 50", sandbox.ExecOptions{Timeout: 2 * time.Second})
 			e.equal(res.ExitCode, sandbox.ExitTimedOut)
 			e.equal(res.Reason, sandbox.ReasonTimedOut)
 			e.equal(res.Signal, "")
@@ -205,16 +205,16 @@ func execChecks() []check {
 		}},
 		{"a timeout is TERM first", func(e *env) {
 			res := e.exec("trap 'echo term; exit 0' TERM; sleep 50 & wait", sandbox.ExecOptions{
-				Timeout: 200 * time.Millisecond, KillGrace: sandbox.Some(20 * time.Second)})
+				Timeout: 2 * time.Second, KillGrace: sandbox.Some(20 * time.Second)})
 			e.equal(string(res.Stdout), "term\n")
 			e.equal(res.Reason, sandbox.ReasonTimedOut)
 		}},
 		{"a timeout ends who ignores TERM", func(e *env) {
-			res := e.exec("trap '' TERM; while :; do sleep 0.05; done", sandbox.ExecOptions{Timeout: 200 * time.Millisecond})
+			res := e.exec("trap '' TERM; while :; do sleep 0.05; done", sandbox.ExecOptions{Timeout: time.Second})
 			e.equal(res.Reason, sandbox.ReasonTimedOut)
 		}},
 		{"a timeout under a flood of output", func(e *env) {
-			res := e.exec("yes", sandbox.ExecOptions{Timeout: 300 * time.Millisecond, MaxOutputBytes: sandbox.Some(int64(1000))})
+			res := e.exec("yes", sandbox.ExecOptions{Timeout: 2 * time.Second, MaxOutputBytes: sandbox.Some(int64(1000))})
 			e.equal(res.Reason, sandbox.ReasonTimedOut)
 			e.equal(len(res.Stdout), 1000)
 			if res.StdoutOmitted <= 0 {
