@@ -201,28 +201,37 @@ func signalName(sig syscall.Signal) string {
 }
 
 // drain waits for the end of the output. When a background process keeps it
-// open, it waits for all that is in the pipes by now and a moment more.
+// open, it waits a moment, and then for all that is in the pipes by now.
 func (r *run) drain() {
 	if r.stdin != nil {
 		r.stdin.Close()
 	}
-	limit, cancel := context.WithTimeout(context.Background(), drainMax)
-	defer cancel()
+	timer := time.NewTimer(settle)
+	defer timer.Stop()
+	if r.outputEnds(timer.C) {
+		return
+	}
+	timer.Reset(drainMax)
 	for _, c := range []*collector{r.stdout, r.stderr} {
 		select {
 		case <-c.done:
 		case <-c.drained():
-		case <-limit.Done():
+		case <-timer.C:
+			return
 		}
 	}
-	quiet, cancel := context.WithTimeout(limit, settle)
-	defer cancel()
+}
+
+// outputEnds waits for the end of both outputs; false when late came first.
+func (r *run) outputEnds(late <-chan time.Time) bool {
 	for _, c := range []*collector{r.stdout, r.stderr} {
 		select {
 		case <-c.done:
-		case <-quiet.Done():
+		case <-late:
+			return false
 		}
 	}
+	return true
 }
 
 // leave releases the tree, or keeps what lives of it until the sandbox ends.
