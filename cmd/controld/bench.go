@@ -29,6 +29,8 @@ type benchReport struct {
 	Client  usage   `json:"client"`
 	// Daemon is absent where it cannot be seen from the sandbox.
 	Daemon *usage `json:"daemon,omitempty"`
+	// References are those that are installed here.
+	References []reference `json:"references"`
 }
 
 // rate is bytes moved in one direction.
@@ -37,14 +39,16 @@ type rate struct {
 	Seconds float64 `json:"seconds"`
 }
 
+func (r rate) perSecond() float64 { return float64(r.Bytes) / r.Seconds }
+
 // String returns the rate a second.
-func (r rate) String() string { return humanize.IBytes(uint64(float64(r.Bytes)/r.Seconds)) + "/s" }
+func (r rate) String() string { return humanize.IBytes(uint64(r.perSecond())) + "/s" }
 
 func (a *app) benchCommand() *cobra.Command {
 	var size string
 	var streams int
 	cmd := a.clientCommand(&cobra.Command{
-		Use: "bench", Short: "Measure calls, rates, CPU and memory against this daemon", Args: args(cobra.NoArgs),
+		Use: "bench", Short: "Measure calls, rates, CPU and memory against this daemon, beside what is installed here", Args: args(cobra.NoArgs),
 	}, func(cmd *cobra.Command, sb *adapter.Sandbox, _ []string) error {
 		bytes, err := humanize.ParseBytes(size)
 		if err != nil || bytes == 0 || streams < 1 {
@@ -92,6 +96,7 @@ func runBench(ctx context.Context, sb *adapter.Sandbox, size int64, streams int)
 	}
 	r.Client = usageOf("self")
 	r.Daemon = daemonUsage(ctx, sb)
+	r.References = references(ctx, r)
 	return r, nil
 }
 
@@ -104,10 +109,7 @@ func benchStreams(ctx context.Context, sb *adapter.Sandbox, dir string, r *bench
 	}
 	defer os.RemoveAll(tmp)
 	src := filepath.Join(tmp, "src")
-	if err := os.WriteFile(src, nil, 0o600); err != nil {
-		return err
-	}
-	if err := os.Truncate(src, r.Size); err != nil {
+	if err := sparseFile(src, r.Size); err != nil {
 		return err
 	}
 	name := func(i int) string { return fmt.Sprintf("%s/f%d", dir, i) }
@@ -169,6 +171,10 @@ func (a *app) printBench(r benchReport) error {
 	fmt.Fprintf(w, "client   %v\n", r.Client)
 	if r.Daemon != nil {
 		fmt.Fprintf(w, "daemon   %v\n", *r.Daemon)
+	}
+	fmt.Fprintln(w, "\nand on this machine (above 1: controld is faster)")
+	for _, ref := range r.References {
+		fmt.Fprintln(w, ref)
 	}
 	return nil
 }
