@@ -60,6 +60,22 @@ func (s *span) appendPiece(dst []byte, from int) ([]byte, int) {
 // capacity of dst; it returns how much that was.
 func appendEscapedPiece(dst, s []byte) ([]byte, int) {
 	out, n, i := dst[:cap(dst)], len(dst), 0
+	for i < len(s) {
+		took, made := escapeBlocks(out[n:], s[i:])
+		i, n = i+took, n+made
+		took, made = escapeSteps(out[n:], s[i:min(len(s), i+blockSize)])
+		if took == 0 {
+			break
+		}
+		i, n = i+took, n+made
+	}
+	return out[:n], i
+}
+
+// escapeSteps escapes what blocks cannot: their end, and bytes that need more
+// than two bytes.
+func escapeSteps(out, s []byte) (took, made int) {
+	i, n := 0, 0
 	for i < len(s) && n+8 <= len(out) {
 		if i+8 <= len(s) {
 			// Eight bytes are stored whatever they are; those behind the
@@ -84,5 +100,5 @@ func appendEscapedPiece(dst, s []byte) ([]byte, int) {
 		}
 		i++
 	}
-	return out[:n], i
+	return i, n
 }

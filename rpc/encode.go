@@ -1,9 +1,9 @@
 package rpc
 
 import (
+	"bytes"
 	"encoding/base64"
 	"encoding/binary"
-	"math/bits"
 	"strconv"
 	"strings"
 	"time"
@@ -113,51 +113,47 @@ func (e encoder) countField(field string, n int64) {
 // measure returns how long the JSON string of b would be without its quotes,
 // and false when b is no UTF-8 or the string would be longer than most.
 func measure(b []byte, most int) (int, bool) {
-	extra := 0
-	for i := 0; i < len(b); {
-		if i+8 <= len(b) {
-			x := binary.LittleEndian.Uint64(b[i:])
-			if n, ok := escapesIn(x); ok {
-				extra += n
-				i += 8
-				continue
-			}
-		}
-		if c := b[i]; c < utf8.RuneSelf {
-			extra += int(escapes[c]) - 1
-			i++
-		} else if i = skipRunes(b, i); i < 0 {
-			return 0, false
-		}
-		if len(b)+extra > most {
-			return 0, false
-		}
-	}
-	return len(b) + extra, len(b)+extra <= most
-}
-
-// escapesIn returns how many bytes eight bytes of ASCII grow by; false when
-// they are no ASCII, or hold a control character without a short escape.
-func escapesIn(x uint64) (int, bool) {
-	if x&highBits != 0 {
+	if !utf8.Valid(b) {
 		return 0, false
 	}
-	// Exact for bytes below 0x80: the high bit is set where the byte is less
-	// than 0x20, is a quote, is a backslash.
-	control := ^(x + (0x80-0x20)*lowBits) & highBits
-	found := control | zeroes(x^'"'*lowBits) | zeroes(x^'\\'*lowBits)
-	if control != 0 {
-		// 8 to 13 but 11 have a short escape.
-		short := (x + (0x80-8)*lowBits) &^ (x + (0x80-14)*lowBits) &^ zeroes(x^11*lowBits)
-		if control&^short != 0 {
-			return 0, false
-		}
+	n := len(b)
+	for len(b) > 0 && n <= most {
+		// Several looks at a piece that stays in the nearest cache.
+		piece := b[:min(len(b), 16<<10)]
+		n += growth(piece)
+		b = b[len(piece):]
 	}
-	return bits.OnesCount64(found), true
+	return n, n <= most
 }
 
-// zeroes sets the high bit of each byte that is zero; all are below 0x80.
-func zeroes(x uint64) uint64 { return ^(x + 0x7f*lowBits) & highBits }
+// growth returns how much longer than b its JSON string is, without quotes.
+func growth(b []byte) int {
+	short := 0
+	for _, c := range []byte("\n\t\r\b\f") {
+		short += bytes.Count(b, []byte{c})
+	}
+	return short + (longestEscape-1)*(controls(b)-short) + bytes.Count(b, []byte{'"'}) + bytes.Count(b, []byte{'\\'})
+}
+
+// controls counts the control characters of b.
+func controls(b []byte) int {
+	n, i := 0, 0
+	for ; i+blockSize <= len(b); i += blockSize {
+		w := (*[blockSize]byte)(b[i:])
+		others := uint64(0) // a count in each byte
+		for j := 0; j < blockSize; j += 8 {
+			x := binary.LittleEndian.Uint64(w[j:])
+			others += (x&^highBits + (0x80-0x20)*lowBits | x) >> 7 & lowBits
+		}
+		n += blockSize - int(others*lowBits>>56)
+	}
+	for _, c := range b[i:] {
+		if c < 0x20 {
+			n++
+		}
+	}
+	return n
+}
 
 // escapes holds the length of each byte in a JSON string, beyond ASCII too.
 var escapes = func() (table [256]byte) {

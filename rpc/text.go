@@ -44,7 +44,20 @@ func (d *decoder) text() []byte {
 func (d *decoder) unescapeText(out []byte, start, i int) (n, end int) {
 	b := d.data
 	n = copy(out, b[start:i])
-	for {
+	for ended := false; !ended; {
+		took, made := unescapeBlocks(out[n:], b[i:])
+		i, n = i+took, n+made
+		i, n, ended = d.unescapeSteps(out, i, n)
+	}
+	return n, i
+}
+
+// unescapeSteps goes past what unescapeBlocks stopped at, and some way on:
+// where one such thing is there are more. At the end of the string it is true
+// and returns where that is, -1 for a fault.
+func (d *decoder) unescapeSteps(out []byte, i, n int) (int, int, bool) {
+	b := d.data
+	for until := i + blockSize; i < until; {
 		for i+8 <= len(b) {
 			// What was decoded is never longer than what was read, so that
 			// eight bytes have room.
@@ -61,20 +74,20 @@ func (d *decoder) unescapeText(out []byte, start, i int) (n, end int) {
 		}
 		if i >= len(b) {
 			d.fail("a string does not end")
-			return 0, -1
+			return -1, 0, true
 		}
 		switch c := b[i]; {
 		case c == '"':
-			return n, i + 1
+			return i + 1, n, true
 		case c == '\\':
 			took, made := d.escapeAt(out[n:], b[i:])
 			if took == 0 {
-				return 0, -1
+				return -1, 0, true
 			}
 			i, n = i+took, n+made
 		case c < 0x20:
 			d.fail("a raw control character in a string")
-			return 0, -1
+			return -1, 0, true
 		case c < utf8.RuneSelf:
 			out[n] = c
 			i, n = i+1, n+1
@@ -82,12 +95,13 @@ func (d *decoder) unescapeText(out []byte, start, i int) (n, end int) {
 			j := skipRunes(b, i)
 			if j < 0 {
 				d.fail("invalid UTF-8")
-				return 0, -1
+				return -1, 0, true
 			}
 			n += copy(out[n:], b[i:j])
 			i = j
 		}
 	}
+	return i, n, false
 }
 
 // escapeAt decodes the escape at the start of b and returns how long it is and
