@@ -31,6 +31,8 @@ type call struct {
 	// held is what the call has of the tenant's budget, owed what its params
 	// still need.
 	held, owed int64
+	// lent gives the content of the answer back to its pool, if it is from one.
+	lent func()
 }
 
 // charge takes the budget for what came with the call, if it is free.
@@ -115,9 +117,14 @@ func (cl *call) execute() (m *rpc.Message) {
 		return cl.error(&sandbox.Error{Kind: sandbox.KindTooLarge, Limit: sandbox.Some(most),
 			Message: "the answer is longer than a message may be"})
 	}
-	if held, b := cl.held, cl.c.peer.budget; held > 0 {
+	if held, lent, b := cl.held, cl.lent, cl.c.peer.budget; held > 0 {
 		cl.held = 0
-		m.OnRelease(func() { b.give(held) })
+		m.OnRelease(func() {
+			if lent != nil {
+				lent()
+			}
+			b.give(held)
+		})
 	}
 	return m
 }

@@ -114,7 +114,7 @@ func (cl *call) readKnown(src *opened, n int64) ([]byte, error) {
 	if err := cl.take(n); err != nil {
 		return nil, err
 	}
-	data := make([]byte, n)
+	data := cl.borrow(n)
 	got, err := io.ReadFull(src.Reader(), data)
 	switch {
 	case err == nil:
@@ -127,6 +127,17 @@ func (cl *call) readKnown(src *opened, n int64) ([]byte, error) {
 		return nil, &sandbox.Error{Kind: sandbox.KindChanged, Message: "the file shrank while it was read"}
 	}
 	return nil, err
+}
+
+// borrow returns a buffer that goes back to its pool with the last look at the
+// answer. Where there is no answer that refers to it, it is left to the
+// collector.
+func (cl *call) borrow(n int64) []byte {
+	data, home := cl.c.s.contents.lend(n)
+	if home != nil {
+		cl.lent = func() { home.Put(&data) }
+	}
+	return data
 }
 
 // readToEnd reads a file that does not say how long it is. It never waits for

@@ -16,10 +16,11 @@ var ErrServerClosed = errors.New("server: closed")
 
 // Server serves connections until it is closed.
 type Server struct {
-	cfg     Config
-	budgets budgets
-	epochs  epochs
-	work    workload
+	cfg      Config
+	budgets  budgets
+	epochs   epochs
+	work     workload
+	contents contents
 
 	mu        sync.Mutex
 	closed    bool
