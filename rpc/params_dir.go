@@ -11,22 +11,7 @@ type StatParams struct {
 var statFields = []string{"path", "scope", "follow"}
 
 func (p *StatParams) decode(d *decoder) {
-	o := object{fields: statFields, strict: true}
-	for {
-		field, ok := d.next(&o)
-		if !ok {
-			break
-		}
-		switch field {
-		case "path":
-			p.Path = d.name()
-		case "scope":
-			p.Options.Scope = d.scope()
-		case "follow":
-			p.Options.NoFollow = !d.boolean()
-		}
-	}
-	d.require(&o, "path")
+	d.pathParams(statFields, &p.Path, &p.Options.Scope, func(string) { p.Options.NoFollow = !d.boolean() })
 }
 
 func (p *StatParams) encode(e encoder) {
@@ -46,24 +31,14 @@ type ReadDirParams struct {
 var readDirFields = []string{"path", "scope", "after", "limit"}
 
 func (p *ReadDirParams) decode(d *decoder) {
-	o := object{fields: readDirFields, strict: true}
-	for {
-		field, ok := d.next(&o)
-		if !ok {
-			break
-		}
+	d.pathParams(readDirFields, &p.Path, &p.Options.Scope, func(field string) {
 		switch field {
-		case "path":
-			p.Path = d.name()
-		case "scope":
-			p.Options.Scope = d.scope()
 		case "after":
 			p.Options.After = d.name()
 		case "limit":
 			p.Options.Limit = int(d.integer(1, 1<<31-1))
 		}
-	}
-	d.require(&o, "path")
+	})
 }
 
 func (p *ReadDirParams) encode(e encoder) {
@@ -79,8 +54,10 @@ type ExistsParams struct {
 	Options sandbox.ExistsOptions
 }
 
+var existsFields = []string{"path", "scope"}
+
 func (p *ExistsParams) decode(d *decoder) {
-	d.pathCall(&p.Path, &p.Options.Scope, nil, nil)
+	d.pathParams(existsFields, &p.Path, &p.Options.Scope, nil)
 }
 
 func (p *ExistsParams) encode(e encoder) {
@@ -94,8 +71,10 @@ type MkdirParams struct {
 	Options sandbox.MkdirOptions
 }
 
+var mkdirFields = []string{"path", "scope", "recursive"}
+
 func (p *MkdirParams) decode(d *decoder) {
-	d.pathCall(&p.Path, &p.Options.Scope, &p.Options.Recursive, nil)
+	d.pathParams(mkdirFields, &p.Path, &p.Options.Scope, func(string) { p.Options.Recursive = d.boolean() })
 }
 
 func (p *MkdirParams) encode(e encoder) {
@@ -110,8 +89,17 @@ type RmParams struct {
 	Options sandbox.RmOptions
 }
 
+var rmFields = []string{"path", "scope", "recursive", "force"}
+
 func (p *RmParams) decode(d *decoder) {
-	d.pathCall(&p.Path, &p.Options.Scope, &p.Options.Recursive, &p.Options.Force)
+	d.pathParams(rmFields, &p.Path, &p.Options.Scope, func(field string) {
+		switch field {
+		case "recursive":
+			p.Options.Recursive = d.boolean()
+		case "force":
+			p.Options.Force = d.boolean()
+		}
+	})
 }
 
 func (p *RmParams) encode(e encoder) {
@@ -119,34 +107,4 @@ func (p *RmParams) encode(e encoder) {
 	e.trueField("recursive", p.Options.Recursive)
 	e.trueField("force", p.Options.Force)
 	e.raw("}")
-}
-
-var pathFields = []string{"path", "scope", "recursive", "force"}
-
-// pathCall reads a path, a scope and as many of two switches as are given.
-func (d *decoder) pathCall(path, scope *string, recursive, force *bool) {
-	o := object{fields: pathFields, strict: true}
-	switch {
-	case recursive == nil:
-		o.fields = pathFields[:2]
-	case force == nil:
-		o.fields = pathFields[:3]
-	}
-	for {
-		field, ok := d.next(&o)
-		if !ok {
-			break
-		}
-		switch field {
-		case "path":
-			*path = d.name()
-		case "scope":
-			*scope = d.scope()
-		case "recursive":
-			*recursive = d.boolean()
-		case "force":
-			*force = d.boolean()
-		}
-	}
-	d.require(&o, "path")
 }

@@ -21,20 +21,12 @@ var (
 )
 
 func (p *ReadParams) decode(d *decoder) {
-	o := object{fields: readFields, strict: true}
+	fields := readFields
 	if p.stream {
-		o.fields = readStreamFields
+		fields = readStreamFields
 	}
-	for {
-		field, ok := d.next(&o)
-		if !ok {
-			break
-		}
+	d.pathParams(fields, &p.Path, &p.Options.Scope, func(field string) {
 		switch field {
-		case "path":
-			p.Path = d.name()
-		case "scope":
-			p.Options.Scope = d.scope()
 		case "offset":
 			p.Options.Offset = d.size()
 		case "length":
@@ -46,8 +38,7 @@ func (p *ReadParams) decode(d *decoder) {
 		case "digest":
 			p.Options.Digest = d.digest()
 		}
-	}
-	d.require(&o, "path")
+	})
 }
 
 func (p *ReadParams) encode(e encoder) {
@@ -61,6 +52,26 @@ func (p *ReadParams) encode(e encoder) {
 		e.optionalField("inline_max", p.Options.InlineMax)
 	}
 	e.raw("}")
+}
+
+// pathParams reads the object of a file call: its path, its scope and, by
+// other, the rest of its fields.
+func (d *decoder) pathParams(fields []string, path, scope *string, other func(field string)) object {
+	o := object{fields: fields, strict: true}
+	for {
+		field, ok := d.next(&o)
+		switch {
+		case !ok:
+			d.require(&o, "path")
+			return o
+		case field == "path":
+			*path = d.name()
+		case field == "scope":
+			*scope = d.scope()
+		default:
+			other(field)
+		}
+	}
 }
 
 // path begins the object of a file call.
@@ -135,18 +146,11 @@ var (
 )
 
 func (p *WriteParams) decode(d *decoder) {
-	o := object{fields: writeFields, strict: true}
+	fields := writeFields
 	if p.stream {
-		o.fields = writeStreamFields
+		fields = writeStreamFields
 	}
-	for {
-		field, ok := d.next(&o)
-		if !ok {
-			break
-		}
-		p.decodeField(d, field)
-	}
-	d.require(&o, "path")
+	o := d.pathParams(fields, &p.Path, &p.Options.Scope, func(field string) { p.decodeField(d, field) })
 	if !p.stream {
 		d.require(&o, "content")
 	}
@@ -154,12 +158,8 @@ func (p *WriteParams) decode(d *decoder) {
 
 func (p *WriteParams) decodeField(d *decoder, field string) {
 	switch field {
-	case "path":
-		p.Path = d.name()
 	case "content":
 		p.Content = d.content()
-	case "scope":
-		p.Options.Scope = d.scope()
 	case "mode":
 		p.Options.Mode = d.mode()
 	case "if_match":
