@@ -153,3 +153,38 @@ func TestUnsizedRead(t *testing.T) {
 		t.Fatalf("past the end: %v", p)
 	}
 }
+
+// TestContentsDoNotMix has files of many sizes wait to be sent at once, each
+// of a byte of its own, on connections that do not read yet.
+func TestContentsDoNotMix(t *testing.T) {
+	const files, rounds = 16, 3
+	g := start(t, nil)
+	size := func(i int) int { return 20<<10 + i*8191 }
+	for i := range files {
+		g.fake.put(fmt.Sprint(i), bytes.Repeat([]byte{'a' + byte(i)}, size(i)))
+	}
+	conns := []*raw{g.login(), g.login(), g.login()}
+	for round := range rounds {
+		for _, r := range conns {
+			for i := range files {
+				r.send(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"read_file","params":{"path":"%[1]d"}}`, i))
+			}
+		}
+		if round == 0 {
+			conns[2].conn.Close() // its answers are dropped, some of them half sent
+			conns = conns[:2]
+		}
+		for _, r := range conns {
+			for range files {
+				p := r.reply()
+				var i int
+				var content struct{ Text string }
+				decodeJSON(t, string(p.ID), &i)
+				decodeJSON(t, p.text(t, "content"), &content)
+				if strings.Trim(content.Text, string(rune('a'+i))) != "" || len(content.Text) != size(i) {
+					t.Fatalf("file %d came as %d bytes, %q", i, len(content.Text), clip(content.Text))
+				}
+			}
+		}
+	}
+}
