@@ -28,7 +28,7 @@ func shapes() map[string]string {
 // dead waits until none of the pids in the file lives.
 func (e *env) dead() {
 	e.Helper()
-	e.exec(`for i in $(seq 1 1500); do
+	e.exec(`for i in $(seq 1 500); do
 		alive=; for p in $(cat pids); do
 			[ -d /proc/$p ] && ! grep -q '^State:.Z' /proc/$p/status 2>/dev/null && alive="$alive $p"
 		done
