@@ -110,7 +110,7 @@ func Open(o Options) (*Forest, error) {
 		}
 		f.kind = w
 	}
-	f.reaper = startReaper(newOrphanage(f.roots, f.marks.all()).tidy)
+	f.reaper = startReaper(newOrphanage(f.roots, f.marks.all()).tidy, f.busy)
 	f.stop = unignore()
 	return f, nil
 }
@@ -175,8 +175,16 @@ func (f *Forest) Start(c Command) (*Tree, error) {
 	f.mu.Lock()
 	f.trees[t] = struct{}{}
 	f.mu.Unlock()
+	f.reaper.poke()
 	go t.wait()
 	return t, nil
+}
+
+// busy tells whether there is a tree.
+func (f *Forest) busy() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return len(f.trees) > 0
 }
 
 // Hurry ends the grace of all trees that were told to end.

@@ -242,7 +242,33 @@ func TestClosed(t *testing.T) {
 		if _, err := f.Start(Command{Path: "/bin/sh"}); err != ErrClosed {
 			t.Error(err)
 		}
-		f.reaper = startReaper(func() bool { return false }) // for the second Close
+		never := func() bool { return false }
+		f.reaper = startReaper(never, never) // for the second Close
+	})
+}
+
+// TestOrphansAreReaped: while their tree lives, soon after it started and
+// later, and when it has ended.
+func TestOrphansAreReaped(t *testing.T) {
+	forests(t, func(t *testing.T, f *Forest) {
+		if !adoptsOrphans() {
+			return // another process does
+		}
+		gone := func(pid int) func() bool {
+			return func() bool { _, there := readProc(pid); return !there }
+		}
+		orphan := "(sh -c 'echo $$; exec sleep 0.1' &);"
+		tree, out := start(t, f, orphan+" sleep 1; "+orphan+" sleep 300")
+		eventually(t, "the first is reaped", gone(printed(t, out, 1)[0]))
+		eventually(t, "the second is reaped", gone(printed(t, out, 2)[1]))
+		tree.End(0, patience)
+		tree.Release()
+		tree, out = start(t, f, orphan)
+		pid := printed(t, out, 1)[0]
+		<-tree.Exited()
+		eventually(t, "the third is reaped", gone(pid))
+		tree.Release()
+		eventually(t, "the reaper rests", func() bool { return !f.reaper.armed.Load() })
 	})
 }
 

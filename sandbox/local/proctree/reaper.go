@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/signal"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -16,39 +17,68 @@ import (
 // left to that part.
 const foreignGrace = 2 * time.Second
 
-// reapDelay gathers the ends of many processes into one look.
-const reapDelay = 10 * time.Millisecond
+// reapDelay gathers the ends of many processes into one look; longestPause
+// lies between two looks while trees live.
+const (
+	reapDelay    = 10 * time.Millisecond
+	longestPause = foreignGrace / 4
+)
 
-// reaper calls tidy some time after children ended. tidy returns whether it
-// wants to be called again later.
+// reaper calls tidy a while after each poke, and then, ever more seldom, for
+// as long as tidy or busy say that more may come. It is not told of every
+// child's end by a signal, which costs a command more than all the rest here:
+// orphans come from trees, and those are known. Only process 1 is given
+// others, too, and listens.
 type reaper struct {
-	signals chan os.Signal
-	quit    chan struct{}
-	done    sync.WaitGroup
+	tidy, busy func() bool
+	pokes      chan struct{}
+	armed      atomic.Bool // a look is due, or a poke is on its way
+	signals    chan os.Signal
+	quit       chan struct{}
+	done       sync.WaitGroup
 }
 
-func startReaper(tidy func() bool) *reaper {
-	r := &reaper{signals: make(chan os.Signal, 1), quit: make(chan struct{})}
-	signal.Notify(r.signals, syscall.SIGCHLD)
-	r.done.Go(func() { r.run(tidy) })
+func startReaper(tidy, busy func() bool) *reaper {
+	r := &reaper{tidy: tidy, busy: busy, pokes: make(chan struct{}, 1), signals: make(chan os.Signal, 1), quit: make(chan struct{})}
+	if os.Getpid() == 1 {
+		signal.Notify(r.signals, syscall.SIGCHLD)
+	}
+	r.done.Go(r.run)
 	return r
 }
 
-func (r *reaper) run(tidy func() bool) {
+// poke says that a tree was started or that its first process has ended.
+func (r *reaper) poke() {
+	if r.armed.CompareAndSwap(false, true) {
+		r.pokes <- struct{}{}
+	}
+}
+
+func (r *reaper) run() {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	for {
+	for pause := reapDelay; ; {
 		select {
 		case <-r.quit:
-			tidy()
+			r.tidy()
 			return
+		case <-r.pokes:
 		case <-r.signals:
-			timer.Reset(reapDelay)
 		case <-timer.C:
-			if tidy() {
-				timer.Reset(foreignGrace / 4)
+			r.armed.Store(false) // what ends from here on pokes again
+			if !r.tidy() && !r.busy() {
+				pause = reapDelay
+				continue
 			}
+			if !r.armed.CompareAndSwap(false, true) {
+				continue // the poke is read next
+			}
+			pause = min(2*pause, longestPause)
+			timer.Reset(pause)
+			continue
 		}
+		pause = reapDelay
+		timer.Reset(pause)
 	}
 }
 

@@ -36,6 +36,7 @@ type Tree struct {
 func (t *Tree) wait() {
 	t.state, t.err = t.proc.Wait()
 	t.group.exited()
+	t.forest.reaper.poke()
 	close(t.exited)
 }
 
