@@ -115,6 +115,12 @@ func (b *bench) versus(name string, a, other callCase, must float64, atMost bool
 		figure: over(a.name(), other.name())}
 }
 
+// told is a row that stands beside another to explain it.
+func told(r row) row {
+	r.told = true
+	return r
+}
+
 // calls is the group of the small calls, one and many at a time.
 func (b *bench) calls() group {
 	const kib50 = 50 << 10
@@ -122,14 +128,17 @@ func (b *bench) calls() group {
 	busy := func(stack string, n int) callCase { return callCase{stack: stack, call: "stat", inFlight: n} }
 	read := func(stack string) callCase { return callCase{stack: stack, call: "read", size: kib50} }
 	ours := worker.Controld
+	stream := callCase{stack: ours, call: "stream", size: kib50}
 	g := group{name: "calls", rows: []row{
 		b.versus("stat p50 vs gRPC-Go unary", stat(ours), stat(grpcGo), 0.8, true),
 		b.versus("stat p50 vs bare jsonrpc2", stat(ours), stat(rpc2), 0.8, true),
 		b.versus("small calls/s, 16 in flight, vs gRPC-Go", busy(ours, 16), busy(grpcGo, 16), 1.2, false),
 		b.versus("small calls/s, 256 in flight, vs gRPC-Go", busy(ours, 256), busy(grpcGo, 256), 1.2, false),
 		b.versus("buffered read p50 vs gRPC-Go unary with bytes", read(ours), read(grpcGo), 1.0, true),
-		b.versus("short stream p50 vs keep-alive GET of net/http", callCase{stack: ours, call: "stream", size: kib50},
-			callCase{stack: netHTTP, call: "read", size: kib50}, 1.5, true),
+		b.versus("short stream p50 vs keep-alive GET of net/http", stream, read(netHTTP), 1.5, true),
+		// What a connection of its own costs without any protocol.
+		told(b.versus("short stream p50 vs bare new connection", stream, read(bare), 1, true)),
+		told(b.versus("short stream's floor: bare new connection p50 vs keep-alive GET", read(bare), read(netHTTP), 1, true)),
 	}}
 	for _, stack := range []string{ours, grpcGo, rpc2} {
 		g.trials = append(g.trials, b.callTrial(stat(stack)))
@@ -137,8 +146,7 @@ func (b *bench) calls() group {
 	for _, stack := range []string{ours, grpcGo} {
 		g.trials = append(g.trials, b.callTrial(busy(stack, 16)), b.callTrial(busy(stack, 256)), b.callTrial(read(stack)))
 	}
-	g.trials = append(g.trials, b.callTrial(callCase{stack: ours, call: "stream", size: kib50}),
-		b.callTrial(callCase{stack: netHTTP, call: "read", size: kib50}))
+	g.trials = append(g.trials, b.callTrial(stream), b.callTrial(read(netHTTP)), b.callTrial(read(bare)))
 	return g
 }
 

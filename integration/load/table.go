@@ -32,6 +32,9 @@ func table(results []result) string {
 			must = "≤ "
 		}
 		must += number(r.must) + r.unit
+		if r.told {
+			must = "(told)"
+		}
 		if r.err != nil {
 			fmt.Fprintf(&b, "| %s | %s | 0 | | %s | | %s | no |\n", r.name, r.size, reason(r.err), must)
 			continue

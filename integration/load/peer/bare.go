@@ -101,6 +101,16 @@ func BareOpen(addr, path string, size int64) (net.Conn, error) {
 	return conn, nil
 }
 
+// BareRead reads the first bytes of a file into buf, over a new connection.
+func BareRead(addr, path string, buf []byte) (int, error) {
+	conn, err := BareOpen(addr, path, int64(len(buf)))
+	if err != nil {
+		return 0, err
+	}
+	defer conn.Close()
+	return io.ReadFull(conn, buf)
+}
+
 // BareDown copies a file of the server to a new file.
 func BareDown(addr, path, local string, size int64) error {
 	conn, err := BareOpen(addr, path, size)

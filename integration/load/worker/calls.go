@@ -88,6 +88,12 @@ func (w *worker) caller(ctx context.Context, req Request) (func() error, error) 
 			n, err := peer.Get(ctx, req.Addr, req.Remote, buf)
 			return whole(n, req.Size, err)
 		}, nil
+	case peer.Bare:
+		buf := make([]byte, req.Size)
+		return func() error {
+			n, err := peer.BareRead(req.Addr, req.Remote, buf)
+			return whole(n, req.Size, err)
+		}, nil
 	case Local:
 		return func() error { return localExec(ctx) }, nil
 	}
