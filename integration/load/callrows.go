@@ -171,11 +171,14 @@ func (b *bench) execs() group {
 	eight := func(stack string) callCase { return callCase{stack: stack, call: "exec", inFlight: 8} }
 	ours := worker.Controld
 	return group{name: "exec", trials: []trial{
-		b.callTrial(one(ours)), b.callTrial(one(worker.Local)), b.callTrial(eight(ours)), b.callTrial(eight(worker.Local)), {"docker exec", b.dockerExec},
+		b.callTrial(one(ours)), b.callTrial(one(worker.Local)), b.callTrial(eight(ours)), b.callTrial(eight(worker.Local)), b.callTrial(one(bare)), b.callTrial(eight(bare)), {"docker exec", b.dockerExec},
 	}, rows: []row{
 		{name: "exec of sh -c true, captured, p50, times faster than docker exec", must: 40, unit: "x", needs: []string{one(ours).name(), "docker exec"},
 			figure: over("docker exec", one(ours).name())},
 		b.versus("exec of sh -c true, captured, p50 vs local os/exec", one(ours), one(worker.Local), 1.25, true),
 		b.versus("exec starts/s, 8 at once, vs local os/exec", eight(ours), eight(worker.Local), 0.80, false),
+		// What another process on the way costs, whatever it is.
+		told(b.versus("exec's floor: os/exec behind a bare connection, p50 vs local os/exec", one(bare), one(worker.Local), 1, true)),
+		told(b.versus("exec's floor: os/exec behind bare connections, starts/s, 8 at once, vs local os/exec", eight(bare), eight(worker.Local), 1, false)),
 	}}
 }

@@ -25,6 +25,9 @@ var userName = sync.OnceValue(func() string {
 // environment returns a clean base and the caller's own on top, nothing of
 // this process's. The word that is wrong is returned where one is.
 func environment(home string, extra map[string]string) (env []string, wrong string) {
+	if len(extra) == 0 {
+		return []string{"HOME=" + home, "LANG=C.UTF-8", "PATH=" + path, "SHELL=/bin/sh", "TERM=dumb", "USER=" + userName()}, ""
+	}
 	base := map[string]string{
 		"PATH": path, "HOME": home, "LANG": "C.UTF-8", "TERM": "dumb", "USER": userName(), "SHELL": "/bin/sh",
 	}

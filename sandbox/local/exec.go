@@ -38,19 +38,28 @@ func (s *Sandbox) Exec(ctx context.Context, command string, opts sandbox.ExecOpt
 		return none, err
 	}
 	defer s.execs.Done()
-	cwd, err := s.execDir(opts.Cwd)
+	r, err := s.startIn(ctx, command, plan, opts.Cwd)
 	if err != nil {
 		return none, err
 	}
-	defer unix.Close(cwd)
-	if ctx.Err() != nil {
-		return none, sandbox.Cancelled(ctx, "exec", "")
-	}
-	r, err := s.startRun(command, plan, cwd)
-	if err != nil {
-		return none, startError(err, cwd, opts.Cwd)
-	}
 	return r.result(ctx)
+}
+
+// startIn starts a command in the directory cwd.
+func (s *Sandbox) startIn(ctx context.Context, command string, plan plan, cwd string) (*run, error) {
+	dir, err := s.execDir(cwd)
+	if err != nil {
+		return nil, err
+	}
+	defer unix.Close(dir)
+	if ctx.Err() != nil {
+		return nil, sandbox.Cancelled(ctx, "exec", "")
+	}
+	r, err := s.startRun(command, plan, dir)
+	if err != nil {
+		return nil, startError(err, dir, cwd)
+	}
+	return r, nil
 }
 
 // plan is a command's checked parameters.
@@ -154,7 +163,8 @@ func pipe(ours int) (here, there *os.File, err error) {
 	if err := unix.Pipe2(fds[:], unix.O_CLOEXEC); err != nil {
 		return nil, nil, err
 	}
-	if err := unix.SetNonblock(fds[ours], true); err != nil {
+	// O_NONBLOCK is the only flag of a pipe that can be set.
+	if _, err := unix.FcntlInt(uintptr(fds[ours]), unix.F_SETFL, unix.O_NONBLOCK); err != nil {
 		unix.Close(fds[0])
 		unix.Close(fds[1])
 		return nil, nil, err

@@ -41,7 +41,7 @@ func (s *Sandbox) startRun(command string, p plan, dir int) (*run, error) {
 	s.tidyLeft()
 	r := &run{s: s, plan: p}
 	files, err := r.openPipes()
-	defer closeFiles(files)
+	defer s.closeFiles(files)
 	if err != nil {
 		r.abandon()
 		return nil, err
@@ -70,11 +70,7 @@ func (s *Sandbox) startRun(command string, p plan, dir int) (*run, error) {
 func (r *run) openPipes() ([]*os.File, error) {
 	var files []*os.File
 	if len(r.plan.stdin) == 0 {
-		null, err := unix.FcntlInt(r.s.null.Fd(), unix.F_DUPFD_CLOEXEC, 0)
-		if err != nil {
-			return files, err
-		}
-		files = append(files, os.NewFile(uintptr(null), os.DevNull))
+		files = append(files, r.s.null)
 	} else {
 		here, there, err := pipe(1)
 		if err != nil {
@@ -92,9 +88,12 @@ func (r *run) openPipes() ([]*os.File, error) {
 	return files, nil
 }
 
-func closeFiles(files []*os.File) {
+// closeFiles closes a command's ends of its pipes.
+func (s *Sandbox) closeFiles(files []*os.File) {
 	for _, f := range files {
-		f.Close()
+		if f != s.null {
+			f.Close()
+		}
 	}
 }
 

@@ -10,10 +10,11 @@ import (
 
 // A bare connection starts with one header: direction, size, length of the
 // path, path. A download is size raw bytes; an upload is answered with one
-// byte when all of them are in the file.
+// byte when all of them are in the file. For commands see execBare.
 const (
 	down byte = 'D'
 	up   byte = 'U'
+	run  byte = 'R'
 	done byte = '.'
 )
 
@@ -54,6 +55,9 @@ func answerBare(conn net.Conn) error {
 	dir, path, size, err := readHeader(conn)
 	if err != nil {
 		return err
+	}
+	if dir == run {
+		return execBare(conn)
 	}
 	if dir == up {
 		if err := receive(conn, path, size); err != nil {

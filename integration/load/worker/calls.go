@@ -5,10 +5,8 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"os/exec"
 	"slices"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/controld/controld/integration/load/peer"
@@ -89,13 +87,16 @@ func (w *worker) caller(ctx context.Context, req Request) (func() error, error) 
 			return whole(n, req.Size, err)
 		}, nil
 	case peer.Bare:
+		if req.Call == "exec" {
+			return peer.BareExec(req.Addr), nil
+		}
 		buf := make([]byte, req.Size)
 		return func() error {
 			n, err := peer.BareRead(req.Addr, req.Remote, buf)
 			return whole(n, req.Size, err)
 		}, nil
 	case Local:
-		return func() error { return localExec(ctx) }, nil
+		return func() error { return peer.Exec(ctx) }, nil
 	}
 	return nil, fmt.Errorf("no calls with %q", req.Stack)
 }
@@ -166,14 +167,4 @@ func (w *worker) rpc2Caller(ctx context.Context, req Request) (func() error, err
 		},
 		"write": func() error { return c.Write(ctx, req.Remote, content) },
 	}[req.Call], nil
-}
-
-// localExec is what the exec of a daemon does, without one: a shell with its
-// output captured, in a process group of its own.
-func localExec(ctx context.Context) error {
-	var stdout, stderr bytes.Buffer
-	cmd := exec.CommandContext(ctx, "/bin/sh", "-c", "true")
-	cmd.Stdout, cmd.Stderr = &stdout, &stderr
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	return cmd.Run()
 }
