@@ -45,8 +45,16 @@ func (s *Sandbox) Exec(ctx context.Context, command string, opts sandbox.ExecOpt
 	return r.result(ctx)
 }
 
-// startIn starts a command in the directory cwd.
+// startIn starts a command in the directory cwd. A directory that a caller
+// names is entered through the descriptor it was found by; for the sandbox's
+// own, which is on the way of most commands, its name will do, and the rest is
+// for telling what was wrong with it.
 func (s *Sandbox) startIn(ctx context.Context, command string, plan plan, cwd string) (*run, error) {
+	if cwd == "" && ctx.Err() == nil {
+		if r, err := s.startRun(command, plan, s.opts.DefaultCwd); err == nil {
+			return r, nil
+		}
+	}
 	dir, err := s.execDir(cwd)
 	if err != nil {
 		return nil, err
@@ -55,7 +63,7 @@ func (s *Sandbox) startIn(ctx context.Context, command string, plan plan, cwd st
 	if ctx.Err() != nil {
 		return nil, sandbox.Cancelled(ctx, "exec", "")
 	}
-	r, err := s.startRun(command, plan, dir)
+	r, err := s.startRun(command, plan, procFD(dir))
 	if err != nil {
 		return nil, startError(err, dir, cwd)
 	}

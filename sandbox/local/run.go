@@ -37,7 +37,7 @@ type run struct {
 }
 
 // startRun starts a command in the directory dir.
-func (s *Sandbox) startRun(command string, p plan, dir int) (*run, error) {
+func (s *Sandbox) startRun(command string, p plan, dir string) (*run, error) {
 	s.tidyLeft()
 	r := &run{s: s, plan: p}
 	files, err := r.openPipes()
@@ -49,7 +49,7 @@ func (s *Sandbox) startRun(command string, p plan, dir int) (*run, error) {
 	if strings.HasPrefix(command, "-") || strings.HasPrefix(command, "+") {
 		command = " " + command // or the shell would take it for options
 	}
-	cmd := proctree.Command{Path: shell, Args: []string{shell, "-c", command}, Env: p.env, Dir: procFD(dir), Files: files}
+	cmd := proctree.Command{Path: shell, Args: []string{shell, "-c", command}, Env: p.env, Dir: dir, Files: files}
 	if r.tree, err = s.forest.Start(cmd); err != nil {
 		r.abandon()
 		return nil, &startFailure{err}
