@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"sync"
 	"time"
 )
 
@@ -48,7 +49,7 @@ func references(ctx context.Context, r benchReport) []reference {
 		run  func(context.Context, int64) (rate, error)
 	}{{"cp", copyLocally}, {"iperf3", iperf}} {
 		moved, err := ref.run(ctx, r.Size)
-		if err != nil || moved.Seconds <= 0 {
+		if err != nil || moved.Seconds <= 0 || moved.Bytes <= 0 {
 			continue
 		}
 		refs = append(refs, reference{Name: ref.name, Rate: &moved, Ratios: map[string]float64{
@@ -99,6 +100,8 @@ func iperf(ctx context.Context, size int64) (rate, error) {
 	if err != nil {
 		return rate{}, err
 	}
+	ctx, cancel := context.WithTimeout(ctx, time.Minute+time.Duration(size>>20)*50*time.Millisecond)
+	defer cancel()
 	server := exec.CommandContext(ctx, path, "-s", "-1", "-B", "127.0.0.1", "-p", port, "--forceflush")
 	said, err := server.StdoutPipe()
 	if err != nil {
@@ -107,12 +110,14 @@ func iperf(ctx context.Context, size int64) (rate, error) {
 	if err := server.Start(); err != nil {
 		return rate{}, err
 	}
+	var heard sync.WaitGroup
 	defer server.Wait()
+	defer heard.Wait()
 	defer server.Process.Kill()
 	if _, err := said.Read(make([]byte, 512)); err != nil { // it says that it listens
 		return rate{}, err
 	}
-	go io.Copy(io.Discard, said)
+	heard.Go(func() { io.Copy(io.Discard, said) })
 	out, err := exec.CommandContext(ctx, path, "-c", "127.0.0.1", "-p", port, "-n", fmt.Sprint(size), "-J").Output()
 	if err != nil {
 		return rate{}, err
