@@ -76,12 +76,13 @@ func (c *cgroups) start(cmd Command) (*os.Process, group, error) {
 		return nil, nil, err
 	}
 	sys := &syscall.SysProcAttr{Setsid: true, UseCgroupFD: true, CgroupFD: g.fd}
-	proc, err := os.StartProcess(cmd.Path, cmd.Args, &os.ProcAttr{Dir: cmd.Dir, Env: cmd.Env, Files: cmd.Files, Sys: sys})
+	proc, err := g.mark.birth(func() (*os.Process, error) {
+		return os.StartProcess(cmd.Path, cmd.Args, &os.ProcAttr{Dir: cmd.Dir, Env: cmd.Env, Files: cmd.Files, Sys: sys})
+	})
 	if err != nil {
 		g.release()
 		return nil, nil, err
 	}
-	g.putMarks(proc.Pid)
 	return proc, g, nil
 }
 

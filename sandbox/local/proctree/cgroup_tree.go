@@ -26,40 +26,6 @@ type cgroup struct {
 	killed     atomic.Bool
 }
 
-// putMarks marks the first process and what it may have started already. A
-// mark from birth on, see mark.birth, costs more than all else about a cgroup,
-// which holds the unmarked, too.
-func (g *cgroup) putMarks(first int) {
-	if g.mark.marks == nil {
-		return
-	}
-	g.mark.put(first)
-	if g.holdsAtMost(first) {
-		return
-	}
-	for seen, more := map[int]bool{first: true}, true; more; {
-		more = false
-		for _, pid := range g.procs(g.dir) {
-			if !seen[pid] {
-				seen[pid], more = true, true
-				g.mark.put(pid)
-			}
-		}
-	}
-}
-
-// holdsAtMost tells whether no other process is in the cgroup itself.
-func (g *cgroup) holdsAtMost(pid int) bool {
-	fd, err := unix.Openat(g.fd, "cgroup.procs", unix.O_RDONLY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return false
-	}
-	defer unix.Close(fd)
-	var buf [32]byte
-	n, err := unix.Read(fd, buf[:])
-	return err == nil && (n == 0 || string(buf[:n]) == strconv.Itoa(pid)+"\n")
-}
-
 // populated reads whether a process is left, a dying one included.
 func (g *cgroup) populated() bool {
 	var buf [256]byte
