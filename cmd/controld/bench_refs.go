@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -34,9 +33,6 @@ func (r reference) String() string {
 	return fmt.Sprintf("%-8s %v: up %.2f, down %.2f", r.Name, *r.Rate, r.Ratios["up"], r.Ratios["down"])
 }
 
-// errNoReference says that a program is not installed.
-var errNoReference = errors.New("not installed")
-
 // references measures those that are installed; one that fails is left out,
 // since it says nothing of controld.
 func references(ctx context.Context, r benchReport) []reference {
@@ -63,7 +59,7 @@ func references(ctx context.Context, r benchReport) []reference {
 func copyLocally(ctx context.Context, size int64) (rate, error) {
 	cp, err := exec.LookPath("cp")
 	if err != nil {
-		return rate{}, errNoReference
+		return rate{}, err
 	}
 	tmp, err := os.MkdirTemp("", "controld-bench-")
 	if err != nil {
@@ -94,9 +90,9 @@ func sparseFile(path string, size int64) error {
 func iperf(ctx context.Context, size int64) (rate, error) {
 	path, err := exec.LookPath("iperf3")
 	if err != nil {
-		return rate{}, errNoReference
+		return rate{}, err
 	}
-	_, port, err := freePort()
+	port, err := freePort()
 	if err != nil {
 		return rate{}, err
 	}
@@ -131,11 +127,12 @@ func iperf(ctx context.Context, size int64) (rate, error) {
 	return rate{Bytes: int64(report.End.Received.Bytes), Seconds: report.End.Received.Seconds}, err
 }
 
-func freePort() (host, port string, err error) {
+func freePort() (string, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
-		return "", "", err
+		return "", err
 	}
 	defer l.Close()
-	return net.SplitHostPort(l.Addr().String())
+	_, port, err := net.SplitHostPort(l.Addr().String())
+	return port, err
 }

@@ -29,16 +29,7 @@ var bare = map[string]string{
 }
 
 func TestNothingBareSurvives(t *testing.T) {
-	kinds(t, func(t *testing.T, s *Sandbox) {
-		for name, command := range bare {
-			for _, how := range []string{"timeout", "cancel"} {
-				t.Run(name+"/"+how, func(t *testing.T) {
-					dir := must(os.MkdirTemp(s.opts.DefaultCwd, "x"))
-					testKill(t, s, dir, command, how == "cancel")
-				})
-			}
-		}
-	})
+	testShapes(t, bare)
 }
 
 // TestCloseKillsTheBare leaves detached processes behind finished commands.

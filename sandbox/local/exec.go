@@ -21,7 +21,7 @@ const (
 	maxTimeout = 604800 * time.Second
 	// defaultGrace lies between TERM and KILL.
 	defaultGrace = 100 * time.Millisecond
-	// killPatience is a sandbox's.
+	// killPatience is how long an answer waits for the end of a killed tree.
 	killPatience = 250 * time.Millisecond
 	// maxArg is the kernel's limit of one argument, its NUL included.
 	maxArg = 128 << 10

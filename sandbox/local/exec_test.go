@@ -223,7 +223,10 @@ var shapes = map[string]string{
 	"many":          "for i in 1 2 3 4 5 6 7 8; do setsid sh -c 'echo $$ >>pids; exec sleep 300' & done; wait",
 }
 
-func TestNothingSurvives(t *testing.T) {
+func TestNothingSurvives(t *testing.T) { testShapes(t, shapes) }
+
+// testShapes ends each command by a timeout and by a cancel.
+func testShapes(t *testing.T, shapes map[string]string) {
 	kinds(t, func(t *testing.T, s *Sandbox) {
 		for name, command := range shapes {
 			for _, how := range []string{"timeout", "cancel"} {

@@ -49,9 +49,7 @@ type Sandbox struct {
 	sizes  chan os.Signal    // SIGXFSZ, which ends a program that does not ask for it
 	left   map[*run]struct{} // commands whose result was given, with living processes
 
-	// killPatience is how long after the KILL an answer waits for the end of
-	// the tree.
-	killPatience time.Duration
+	killPatience time.Duration // killPatience, but in tests
 }
 
 // New makes a sandbox. Close it.

@@ -51,13 +51,7 @@ func (g *cgroup) alive() bool {
 // procs lists the processes of a cgroup and of those that the command itself
 // made below it.
 func (g *cgroup) procs(dir string) []int {
-	var pids []int
-	text, _ := os.ReadFile(filepath.Join(dir, "cgroup.procs"))
-	for _, field := range strings.Fields(string(text)) {
-		if pid, err := strconv.Atoi(field); err == nil {
-			pids = append(pids, pid)
-		}
-	}
+	pids, _ := pidsIn(filepath.Join(dir, "cgroup.procs"))
 	for _, sub := range subdirs(dir) {
 		pids = append(pids, g.procs(sub)...)
 	}

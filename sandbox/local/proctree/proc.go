@@ -60,18 +60,11 @@ func parseStat(pid int, line []byte) (proc, bool) {
 
 // table reads all processes.
 func table() []proc {
-	dir, err := os.Open("/proc")
-	if err != nil {
-		return nil
-	}
-	defer dir.Close()
-	names, _ := dir.Readdirnames(-1)
-	procs := make([]proc, 0, len(names))
-	for _, name := range names {
-		if pid, err := strconv.Atoi(name); err == nil {
-			if p, ok := readProc(pid); ok {
-				procs = append(procs, p)
-			}
+	pids := numbersOfAll()
+	procs := make([]proc, 0, len(pids))
+	for _, pid := range pids {
+		if p, ok := readProc(pid); ok {
+			procs = append(procs, p)
 		}
 	}
 	return procs
@@ -87,18 +80,14 @@ func childrenOf(pid int) ([]int, bool) {
 	}
 	var pids []int
 	for _, task := range tasks {
-		text, err := os.ReadFile(dir + task.Name() + "/children")
+		children, err := pidsIn(dir + task.Name() + "/children")
 		if err != nil {
 			if _, gone := os.Stat(dir + task.Name()); gone == nil && os.IsNotExist(err) {
 				return nil, false
 			}
 			continue
 		}
-		for _, field := range strings.Fields(string(text)) {
-			if child, err := strconv.Atoi(field); err == nil {
-				pids = append(pids, child)
-			}
-		}
+		pids = append(pids, children...)
 	}
 	return pids, true
 }
@@ -107,18 +96,19 @@ func childrenOf(pid int) ([]int, bool) {
 // them to the first thread that lives, which in a Go program is the first of
 // all; some that this thread started itself are among them.
 func orphansOf(pid int) ([]int, bool) {
-	dir := "/proc/" + strconv.Itoa(pid) + "/task/" + strconv.Itoa(pid) + "/children"
-	text, err := os.ReadFile(dir)
-	if err != nil {
-		return nil, false
-	}
-	var pids []int
+	pids, err := pidsIn("/proc/" + strconv.Itoa(pid) + "/task/" + strconv.Itoa(pid) + "/children")
+	return pids, err == nil
+}
+
+// pidsIn reads a file in which the kernel lists processes.
+func pidsIn(path string) (pids []int, err error) {
+	text, err := os.ReadFile(path)
 	for _, field := range strings.Fields(string(text)) {
-		if child, err := strconv.Atoi(field); err == nil {
-			pids = append(pids, child)
+		if pid, err := strconv.Atoi(field); err == nil {
+			pids = append(pids, pid)
 		}
 	}
-	return pids, true
+	return pids, err
 }
 
 // open returns a descriptor of exactly this process.
