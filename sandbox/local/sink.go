@@ -8,6 +8,7 @@ import (
 	"encoding/hex"
 	"hash"
 	"io"
+	"math"
 	"sync"
 	"syscall"
 
@@ -67,8 +68,15 @@ func (k *sink) open() error {
 	return nil
 }
 
-// reserve allocates space without a change of the size.
+// reserve allocates space without a change of the size. What cannot fit is
+// refused before any of it is taken: fallocate(2) takes all there is before it
+// says ENOSPC, and until it has given that back everybody else's disk is full.
+// What a file system keeps for its administrator is not a client's to take.
 func reserve(fd int, size int64) error {
+	var fs unix.Statfs_t
+	if err := unix.Fstatfs(fd, &fs); err == nil && fs.Blocks > 0 && size/fs.Bsize > int64(min(fs.Bavail, math.MaxInt64)) {
+		return syscall.ENOSPC
+	}
 	for {
 		err := unix.Fallocate(fd, unix.FALLOC_FL_KEEP_SIZE, 0, size)
 		switch err {

@@ -444,6 +444,7 @@ func TestFullDisk(t *testing.T) {
 	if kind == sandbox.KindNoSpace { // a limit on sizes does not bind reserved space
 		_, err = s.OpenWrite(bg(), "small/f", sandbox.WriteOptions{Size: sandbox.Some(int64(2 << 20))})
 		want(t, err, kind, "write_file_stream", "small/f")
+		refusedWithoutTaking(t, s, "small")
 	}
 	_, err = s.WriteFileStream(bg(), "small/f", bytes.NewReader(make([]byte, 2<<20)), sandbox.WriteOptions{})
 	if sandbox.KindOf(err) != kind {
@@ -453,6 +454,39 @@ func TestFullDisk(t *testing.T) {
 		t.Errorf("%q", got)
 	}
 	noTemps(t, dir+"/small")
+}
+
+// refusedWithoutTaking shows that a size that cannot fit does not fill the disk
+// while it is refused.
+func refusedWithoutTaking(t *testing.T, s *Sandbox, name string) {
+	t.Helper()
+	free := func() (n uint64) {
+		var fs unix.Statfs_t
+		must(0, unix.Statfs(s.opts.DefaultCwd+"/"+name, &fs))
+		return fs.Bavail
+	}
+	before, least := free(), make(chan uint64)
+	done := make(chan struct{})
+	go func() {
+		n := before
+		for ended := false; !ended; {
+			select {
+			case <-done:
+				ended = true
+			default:
+				n = min(n, free())
+			}
+		}
+		least <- n
+	}()
+	for range 200 {
+		_, err := s.OpenWrite(bg(), name+"/g", sandbox.WriteOptions{Size: sandbox.Some(int64(1 << 20))})
+		want(t, err, sandbox.KindNoSpace, "write_file_stream", name+"/g")
+	}
+	close(done)
+	if n := <-least; n+16 < before {
+		t.Errorf("%d of %d blocks were left while a size was refused", n, before)
+	}
 }
 
 // TestWriteOverMountPoint needs the right to mount; without it only the way
