@@ -129,6 +129,7 @@ func (b *bench) calls() group {
 	read := func(stack string) callCase { return callCase{stack: stack, call: "read", size: kib50} }
 	ours := worker.Controld
 	stream := callCase{stack: ours, call: "stream", size: kib50}
+	bareStream := callCase{stack: bare, call: "stream", size: kib50}
 	g := group{name: "calls", rows: []row{
 		b.versus("stat p50 vs gRPC-Go unary", stat(ours), stat(grpcGo), 0.8, true),
 		b.versus("stat p50 vs bare jsonrpc2", stat(ours), stat(rpc2), 0.8, true),
@@ -138,6 +139,8 @@ func (b *bench) calls() group {
 		b.versus("short stream p50 vs keep-alive GET of net/http", stream, read(netHTTP), 1.5, true),
 		// What a connection of its own costs without any protocol.
 		told(b.versus("short stream p50 vs bare new connection", stream, read(bare), 1, true)),
+		told(b.versus("short stream p50 vs bare mint, new connection and verdict", stream, bareStream, 1, true)),
+		told(b.versus("short stream's floor: bare mint, new connection and verdict, p50 vs keep-alive GET", bareStream, read(netHTTP), 1, true)),
 		told(b.versus("short stream's floor: bare new connection p50 vs keep-alive GET", read(bare), read(netHTTP), 1, true)),
 	}}
 	for _, stack := range []string{ours, grpcGo, rpc2} {
@@ -146,7 +149,7 @@ func (b *bench) calls() group {
 	for _, stack := range []string{ours, grpcGo} {
 		g.trials = append(g.trials, b.callTrial(busy(stack, 16)), b.callTrial(busy(stack, 256)), b.callTrial(read(stack)))
 	}
-	g.trials = append(g.trials, b.callTrial(stream), b.callTrial(read(netHTTP)), b.callTrial(read(bare)))
+	g.trials = append(g.trials, b.callTrial(stream), b.callTrial(read(netHTTP)), b.callTrial(read(bare)), b.callTrial(bareStream))
 	return g
 }
 

@@ -10,7 +10,8 @@ import (
 
 // A bare connection starts with one header: direction, size, length of the
 // path, path. A download is size raw bytes; an upload is answered with one
-// byte when all of them are in the file. For commands see execBare.
+// byte when all of them are in the file. For commands see
+// execBare, for streams in three steps mintBare.
 const (
 	down byte = 'D'
 	up   byte = 'U'
@@ -37,6 +38,7 @@ func readHeader(r io.Reader) (dir byte, path string, size int64, err error) {
 }
 
 func serveBare(l net.Listener) error {
+	m := &minted{all: map[string]*pending{}}
 	for {
 		conn, err := l.Accept()
 		if err != nil {
@@ -44,28 +46,36 @@ func serveBare(l net.Listener) error {
 		}
 		go func() {
 			defer conn.Close()
-			if err := answerBare(conn); err != nil {
+			if err := answerBare(conn, m); err != nil {
 				fmt.Fprintln(os.Stderr, "bare:", err)
 			}
 		}()
 	}
 }
 
-func answerBare(conn net.Conn) error {
+func answerBare(conn net.Conn, m *minted) error {
 	dir, path, size, err := readHeader(conn)
 	if err != nil {
 		return err
 	}
-	if dir == run {
+	switch dir {
+	case run:
 		return execBare(conn)
-	}
-	if dir == up {
+	case mint:
+		return m.mintBare(conn, path, size)
+	case claim:
+		return m.claimBare(conn, path)
+	case up:
 		if err := receive(conn, path, size); err != nil {
 			return err
 		}
 		_, err = conn.Write([]byte{done})
 		return err
 	}
+	return sendBare(conn, path, size)
+}
+
+func sendBare(conn net.Conn, path string, size int64) error {
 	f, err := os.Open(path)
 	if err != nil {
 		return err

@@ -91,6 +91,13 @@ func (w *worker) caller(ctx context.Context, req Request) (func() error, error) 
 			return peer.BareExec(req.Addr), nil
 		}
 		buf := make([]byte, req.Size)
+		if req.Call == "stream" {
+			short := peer.BareShort(req.Addr, req.Remote, buf)
+			return func() error {
+				n, err := short()
+				return whole(n, req.Size, err)
+			}, nil
+		}
 		return func() error {
 			n, err := peer.BareRead(req.Addr, req.Remote, buf)
 			return whole(n, req.Size, err)
