@@ -5,6 +5,7 @@ import (
 	"net"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/controld/controld/sandbox"
@@ -26,6 +27,7 @@ var bufferPool = sync.Pool{New: func() any { b := make([]byte, chunk/4); return 
 type Pump struct {
 	stall   time.Duration
 	splices chan struct{} // one slot a splice pipe; nil: no bound
+	sends   atomic.Int64  // that run now
 }
 
 // NewPump returns a pump that gives up after stall without progress. At most
@@ -52,13 +54,30 @@ func (p *Pump) tick() time.Duration { return min(p.stall/4, maxTick) }
 // that is gone [sandbox.KindAborted]; fewer bytes than length, without an
 // error of r, are io.ErrUnexpectedEOF.
 func (p *Pump) Send(conn net.Conn, r io.Reader, length sandbox.Optional[int64], ended func() bool) (int64, error) {
-	boundUnsent(conn)
+	n := p.sends.Add(1)
+	defer p.sends.Add(-1)
+	boundUnsent(conn, unsentShare(n))
 	if file, ok := r.(*os.File); ok {
 		if rf, ok := conn.(io.ReaderFrom); ok {
 			return p.sendFile(conn, rf, file, length, ended)
 		}
 	}
 	return p.sendCopy(conn, r, length, ended)
+}
+
+// What may lie in the kernel, not yet sent, is what a peer that does not read
+// costs: at most unsentEach a send, which keeps a fast peer supplied, and about
+// unsentAll together, far below what the kernel has for all of TCP (tcp_mem,
+// see tcp(7)): beyond that it resets connections.
+const (
+	unsentEach  = 2 << 20
+	unsentAll   = 512 << 20
+	unsentLeast = 128 << 10
+)
+
+// unsentShare is the bound of a send that starts as the n-th at once.
+func unsentShare(n int64) int {
+	return int(max(min(unsentEach, unsentAll/n), unsentLeast))
 }
 
 // sendFile is the loop of sendfile(2).

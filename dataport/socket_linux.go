@@ -18,18 +18,14 @@ func unacknowledged(conn net.Conn) (n int, known bool) {
 	return n, known
 }
 
-// maxUnsent is how much of a read may lie in the kernel, not yet sent: what a
-// peer that does not read may cost.
-const maxUnsent = 1 << 20
-
-// boundUnsent bounds what a socket takes ahead of its peer, which would
-// otherwise be the whole of an auto-tuned buffer, several megabytes.
-func boundUnsent(conn net.Conn) {
+// boundUnsent bounds in bytes what a socket takes ahead of its peer, which
+// would otherwise be the whole of an auto-tuned buffer, several megabytes.
+func boundUnsent(conn net.Conn, bytes int) {
 	if _, ok := conn.(*net.TCPConn); !ok {
 		return
 	}
 	control(conn, func(fd int) {
-		unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_NOTSENT_LOWAT, maxUnsent)
+		unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_NOTSENT_LOWAT, bytes)
 	})
 }
 

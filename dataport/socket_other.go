@@ -11,7 +11,7 @@ import (
 func unacknowledged(net.Conn) (int, bool) { return 0, false }
 
 // boundUnsent is not to be had on this system.
-func boundUnsent(net.Conn) {}
+func boundUnsent(net.Conn, int) {}
 
 // peekNow tells whether a byte can be read without waiting.
 func peekNow(conn net.Conn) (waits, known bool) {

@@ -14,10 +14,6 @@ import (
 	"syscall"
 )
 
-// chunk is how much is moved between two looks at the state of a stream: so
-// much that a call costs nothing beside it, so little that streams share.
-const chunk = 1 << 20
-
 // ReadStream is a file being read. Read returns io.EOF only when the bytes
 // are complete and verified; any other error says how far it came. It is an
 // io.WriterTo that keeps bytes in the kernel between files and sockets.
@@ -100,8 +96,9 @@ func (s *ReadStream) WriteTo(w io.Writer) (int64, error) {
 		return copyPlain(w, readerOnly{s})
 	}
 	var total int64
+	var p pieces
 	for !s.ended {
-		want := int64(chunk)
+		want := p.next()
 		if s.left.Known {
 			want = min(want, s.left.Value)
 		}
@@ -234,13 +231,15 @@ func copyAll(w io.Writer, r io.Reader) (int64, error) {
 		return copyPlain(w, r)
 	}
 	var total int64
+	var p pieces
 	for {
-		n, err := copyUpTo(w, r, chunk)
+		want := p.next()
+		n, err := copyUpTo(w, r, want)
 		total += n
 		if werr := writersOwn(err); werr != nil {
 			err = werr
 		}
-		if err != nil || n < chunk {
+		if err != nil || n < want {
 			return total, err
 		}
 	}
@@ -264,8 +263,8 @@ func copyUpTo(w io.Writer, r io.Reader, n int64) (int64, error) {
 	return copyPlain(w, &io.LimitedReader{R: r, N: n})
 }
 
-// buffers holds copy buffers of chunk/4 bytes.
-var buffers = sync.Pool{New: func() any { b := make([]byte, chunk/4); return &b }}
+// buffers holds copy buffers of 256 KiB.
+var buffers = sync.Pool{New: func() any { b := make([]byte, 256<<10); return &b }}
 
 // copyPlain copies through a buffer and tells write errors from read errors.
 func copyPlain(w io.Writer, r io.Reader) (int64, error) {

@@ -9,7 +9,7 @@ import (
 
 // bulk is the group of the large transfers to and from tmpfs.
 func (b *bench) bulk() group {
-	g := group{name: "bulk", before: b.warm, trials: []trial{
+	g := group{name: "bulk", before: b.settle, trials: []trial{
 		{"controld down", b.move(worker.Controld, "down", false)},
 		{"controld up", b.move(worker.Controld, "up", false)},
 		{"bare down", b.move(bare, "down", false)},
@@ -61,7 +61,7 @@ func (b *bench) times(dir, other, name string, must float64) row {
 
 // recv is the group of the client that does nothing but recv.
 func (b *bench) recv() group {
-	return group{name: "recv", before: b.warm, trials: []trial{
+	return group{name: "recv", before: b.settle, trials: []trial{
 		{"controld to recv", b.move(worker.Controld, "recv", false)},
 		{"bare to recv", b.move(bare, "recv", false)},
 	}, rows: []row{{name: "to a client that recv()s into 1 MiB vs a bare sendfile sender", size: b.sizeText(), must: 0.95, unit: "x",
@@ -79,7 +79,7 @@ func (b *bench) durable() group {
 			return run(ctx)
 		}
 	}
-	return group{name: "durable", before: b.warm, trials: []trial{
+	return group{name: "durable", before: b.settle, trials: []trial{
 		{"controld up, durable", disk(b.move(worker.Controld, "up", true))},
 		{"cp && sync -d", disk(b.copied(b.onDisk(), "/bin/sh", "-c", script, "sh", b.source, b.onDisk()))},
 	}, rows: []row{{name: "durable upload to ext4 vs cp && sync -d", size: b.sizeText(), must: 0.95, unit: "x",

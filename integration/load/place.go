@@ -18,6 +18,8 @@ import (
 	"syscall"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/controld/controld/sandboxhost"
 	"github.com/controld/controld/sandboxhost/daemon"
 )
@@ -244,28 +246,42 @@ func (b *bench) goPeer(kind string) (*server, error) {
 	return &server{process: p, addr: strings.TrimSpace(line)}, nil
 }
 
-// warm writes a file as long as what follows and removes it: pages that were
-// given back to the hypervisor cost their first user more, so every case
-// starts with pages that have just been freed.
-//
-// The source is made here too, behind the groups that need the memory.
-func (b *bench) warm(ctx context.Context) error {
+// settle makes the source, behind the groups that need its memory, and the comb.
+func (b *bench) settle(ctx context.Context) error {
 	if _, err := os.Stat(b.source); err != nil {
 		if err := fill(b.source, b.size); err != nil {
 			return err
 		}
 	}
-	junk := filepath.Join(b.shm, "junk")
-	f, err := os.Create(junk)
+	comb := filepath.Join(b.shm, "comb")
+	if _, err := os.Stat(comb); err == nil {
+		return nil
+	}
+	return makeComb(ctx, comb, b.size+b.size/4)
+}
+
+// makeComb leaves size bytes of free memory in pieces of less than 2 MiB, by a
+// file that keeps one page of each 256 KiB. A guest may report larger pieces to
+// its hypervisor as free, which takes their pages away (Linux,
+// mm/page_reporting.c), and whoever is given such a piece again pays for its
+// way back: six times what a page costs otherwise, now and then, for any case.
+// From the comb every case gets memory that is there.
+func makeComb(ctx context.Context, path string, size int64) error {
+	const tooth, gap = 4 << 10, 256 << 10
+	f, err := os.Create(path)
 	if err != nil {
 		return err
 	}
-	defer os.Remove(junk)
 	defer f.Close()
 	buf := make([]byte, 1<<20)
-	for left := b.size + b.size/20; left > 0 && ctx.Err() == nil; left -= int64(len(buf)) {
+	for left := size; left > 0 && ctx.Err() == nil; left -= int64(len(buf)) {
 		if _, err := f.Write(buf); err != nil {
 			return err
+		}
+	}
+	for at := int64(0); at < size && ctx.Err() == nil; at += gap {
+		if err := unix.Fallocate(int(f.Fd()), unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, at+tooth, gap-tooth); err != nil {
+			return fmt.Errorf("holes in %s: %w", path, err)
 		}
 	}
 	return ctx.Err()
