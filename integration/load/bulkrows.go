@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	"github.com/controld/controld/integration/load/worker"
 )
@@ -14,6 +15,9 @@ func (b *bench) bulk() group {
 		{"controld up", b.move(worker.Controld, "up", false)},
 		{"bare down", b.move(bare, "down", false)},
 		{"bare up", b.move(bare, "up", false)},
+		{"bare down, read and write", b.move(bare, worker.DownCopy, false)},
+		{"bare down, two threads", b.move(bare, worker.DownPipeline, false)},
+		{"bare down, mapped file", b.move(bare, worker.DownMapped, false)},
 		{"iperf3", b.fromServer(iperf, func(host, port string) (string, []string) {
 			return "", []string{"iperf3", "-c", host, "-p", port, "-n", fmt.Sprint(b.size), "-J"}
 		})},
@@ -35,7 +39,26 @@ func (b *bench) bulk() group {
 	}
 	g.rows = append(g.rows, b.times("down", "nginx + curl", "nginx + curl", 1.6), b.times("down", "docker cp", "docker cp out", 5),
 		b.times("up", "docker cp", "docker cp in", 2.5))
+	g.rows = append(g.rows, b.limits(g.rows)...)
 	return g
+}
+
+// limits are rows that tell what the bare pair, which knows no protocol, makes
+// of the rows there are, and what other bare ways to a new file make of it.
+func (b *bench) limits(rows []row) []row {
+	var told []row
+	for _, r := range rows {
+		if dir, other, ok := strings.Cut(r.name, " vs "); ok && r.unit == "x" && !r.atMost && r.needs[1] != "bare "+dir {
+			told = append(told, row{name: "limit: bare " + dir + " vs " + other, size: r.size, told: true, must: r.must, unit: "x",
+				needs: []string{"bare " + dir, r.needs[1]}, figure: speed("bare "+dir, r.needs[1])})
+		}
+	}
+	for _, way := range []string{"read and write", "two threads", "mapped file"} {
+		name := "bare down, " + way
+		told = append(told, row{name: "limit: " + name + ", vs sendfile and splice", size: b.sizeText(), told: true, must: 1, unit: "x",
+			needs: []string{name, "bare down"}, figure: speed(name, "bare down")})
+	}
+	return told
 }
 
 // bulkRows are those that there are in both directions.

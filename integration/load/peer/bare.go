@@ -125,14 +125,23 @@ func BareRead(addr, path string, buf []byte) (int, error) {
 	return io.ReadFull(conn, buf)
 }
 
-// BareDown copies a file of the server to a new file.
-func BareDown(addr, path, local string, size int64) error {
+// BareDown copies a file of the server to a new file, by one of the ways of
+// this package.
+func BareDown(addr, path, local string, size int64, way func(net.Conn, *os.File, int64) error) error {
 	conn, err := BareOpen(addr, path, size)
 	if err != nil {
 		return err
 	}
 	defer conn.Close()
-	return receive(conn, local, size)
+	f, err := os.OpenFile(local, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o666)
+	if err != nil {
+		return err
+	}
+	if err := way(conn, f, size); err != nil {
+		f.Close()
+		return err
+	}
+	return f.Close()
 }
 
 // BareUp copies a file to a new file of the server.

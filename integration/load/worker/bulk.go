@@ -12,6 +12,13 @@ import (
 	"github.com/controld/controld/sandbox"
 )
 
+// Downloads of the bare pair that reach their file in another way.
+const (
+	DownCopy     = "down, read and write"
+	DownPipeline = "down, two threads"
+	DownMapped   = "down, mapped file"
+)
+
 // bulk moves one file, from the call to the verdict, and looks at the size of
 // what came of it. The connection of a stack that has one stands before the
 // clock starts.
@@ -110,7 +117,13 @@ func bareBulk(req Request) error {
 	case "up":
 		return peer.BareUp(req.Addr, req.Remote, req.Local, req.Size)
 	case "down":
-		return peer.BareDown(req.Addr, req.Remote, req.Local, req.Size)
+		return peer.BareDown(req.Addr, req.Remote, req.Local, req.Size, peer.Splice)
+	case DownCopy:
+		return peer.BareDown(req.Addr, req.Remote, req.Local, req.Size, peer.CopyOver)
+	case DownPipeline:
+		return peer.BareDown(req.Addr, req.Remote, req.Local, req.Size, peer.Pipeline)
+	case DownMapped:
+		return peer.BareDown(req.Addr, req.Remote, req.Local, req.Size, peer.IntoMap)
 	}
 	conn, err := peer.BareOpen(req.Addr, req.Remote, req.Size)
 	if err != nil {

@@ -28,7 +28,8 @@ const (
 
 // Request is one thing to do.
 type Request struct {
-	// Op is "down", "up", "recv", "call", "many", "mixed" or "idle".
+	// Op is "down", "up", "recv", "call", "many", "mixed", "idle", or one of
+	// DownCopy and its like.
 	Op string
 	// Stack names the program under test, Addr where it listens.
 	Stack, Addr, Token string
@@ -103,7 +104,7 @@ func (w *worker) do(req Request) (Reply, error) {
 		defer stop()
 	}
 	switch req.Op {
-	case "down", "up", "recv":
+	case "down", DownCopy, DownPipeline, DownMapped, "up", "recv":
 		return w.bulk(ctx, req)
 	case "call":
 		return w.calls(ctx, req)
