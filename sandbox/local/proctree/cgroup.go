@@ -45,6 +45,9 @@ func openCgroups(o Options, m *marks) *cgroups {
 		c.close()
 		return nil
 	}
+	if m != nil && m.tags {
+		m.slots = newSlots(m.base)
+	}
 	return c
 }
 
@@ -115,6 +118,7 @@ func (c *cgroups) make(dir string) (*cgroup, error) {
 		}
 	}
 	if err != nil {
+		g.mark.release()
 		g.remove()
 		return nil, err
 	}

@@ -174,6 +174,7 @@ func (g *cgroup) exited() {}
 
 // release implements group.
 func (g *cgroup) release() {
+	g.mark.release()
 	if g.divided() {
 		for _, sub := range subdirs(g.dir) {
 			removeCgroups(sub)

@@ -132,7 +132,7 @@ func (h *hunt) meet(pid int, near bool) (living, moved bool) {
 		if limit.Cur == unix.RLIM_INFINITY && unix.Prlimit(pid, unix.RLIMIT_LOCKS, nil, &limit) == unix.EPERM {
 			h.others[pid] = true
 		}
-		if limit.Cur&^h.mark.others != h.mark.value {
+		if !h.mark.may(limit.Cur) {
 			return false, false
 		}
 		_, err := limitOf(pid) // it may have gone before it was asked for more

@@ -9,7 +9,6 @@ import (
 	"os"
 	"strconv"
 	"strings"
-	"sync"
 	"sync/atomic"
 
 	"golang.org/x/sys/unix"
@@ -36,12 +35,9 @@ type marks struct {
 	nested bool
 	tags   bool   // this process can give tags
 	env    string // see bears
+	slots  *slots // nil: births come one at a time
 	last   atomic.Uint64
 }
-
-// ownLimit is held while this process bears a mark for a child to be born
-// with. The limit is the whole process's, so the lock is, too.
-var ownLimit sync.Mutex
 
 // openMarks returns nil where the kernel does not play along.
 func openMarks(env string) *marks {
@@ -60,7 +56,8 @@ func openMarks(env string) *marks {
 	return &marks{base: base, nested: own.Max != unix.RLIM_INFINITY, tags: tagsWork(), env: env}
 }
 
-// next returns a mark for a tree. It comes round after 16 million.
+// next returns a mark for a tree, which release gives back. It comes round
+// after 16 million.
 func (m *marks) next() mark {
 	if m == nil {
 		return mark{}
@@ -69,7 +66,7 @@ func (m *marks) next() mark {
 	if n == 0 {
 		n = m.last.Add(1) & numbers
 	}
-	return mark{marks: m, value: m.base | n}
+	return mark{marks: m, value: m.base | n, slot: m.slots.take()}
 }
 
 // all is the mark of all trees of a forest.
@@ -85,24 +82,33 @@ type mark struct {
 	*marks
 	value  uint64
 	others uint64 // bits that do not matter
+	slot   int    // 0: none
+}
+
+// release is called when the tree is empty.
+func (m mark) release() {
+	if m.marks != nil {
+		m.slots.give(m.slot)
+	}
 }
 
 // birth starts a process that bears the mark from its first moment on, so
 // that it is told even when this process dies right now. Other children that
 // are started meanwhile bear it as well, see bears.
+//
+// With a slot it is born with the mark of all trees and, in its tag, the slot,
+// and births go side by side. Without one the mark alone tells it.
 func (m mark) birth(start func() (*os.Process, error)) (*os.Process, error) {
 	if m.marks == nil {
 		return start()
 	}
-	ownLimit.Lock()
-	defer ownLimit.Unlock()
-	var own unix.Rlimit
-	if unix.Prlimit(0, unix.RLIMIT_LOCKS, nil, &own) == nil {
-		if unix.Prlimit(0, unix.RLIMIT_LOCKS, &unix.Rlimit{Cur: m.value, Max: own.Max}, nil) == nil {
-			defer unix.Prlimit(0, unix.RLIMIT_LOCKS, &own, nil)
-		}
+	born := m.value
+	if m.slot != 0 {
+		born = m.base
 	}
-	p, err := tagged(start)
+	ownLimit.bear(born)
+	defer ownLimit.drop()
+	p, err := tagged(m.slot, start)
 	if err == nil {
 		m.put(p.Pid)
 	}
@@ -136,17 +142,26 @@ func (m mark) bears(pid int, limit unix.Rlimit) bool {
 	if limit.Max&^m.others == m.value {
 		return true
 	}
+	if m.slot != 0 && limit.Cur == m.base {
+		slot, readable := readTag(pid)
+		return readable && slot == m.slot
+	}
 	if limit.Cur&^m.others != m.value {
 		return false
 	}
 	if m.nested {
 		return true
 	}
-	set, readable := readTag(pid)
-	if readable && (set || m.tags) {
-		return set
+	slot, readable := readTag(pid)
+	if readable && (slot >= 0 || m.tags) {
+		return slot >= 0
 	}
 	return envAllows(pid, m.env)
+}
+
+// may tells whether a process with this soft limit may be of the tree.
+func (m mark) may(soft uint64) bool {
+	return soft&^m.others == m.value || m.slot != 0 && soft == m.base
 }
 
 // proves tells whether a process bears the mark beyond doubt, a dead one

@@ -18,16 +18,8 @@ func bornIn(t *testing.T, m mark, env []string) *exec.Cmd {
 	t.Helper()
 	cmd := exec.Command("/bin/sleep", "300")
 	cmd.Env, cmd.SysProcAttr = env, &syscall.SysProcAttr{Setsid: true}
-	ownLimit.Lock()
-	defer ownLimit.Unlock()
-	var own unix.Rlimit
-	if err := unix.Prlimit(0, unix.RLIMIT_LOCKS, nil, &own); err != nil {
-		t.Fatal(err)
-	}
-	if err := unix.Prlimit(0, unix.RLIMIT_LOCKS, &unix.Rlimit{Cur: m.value, Max: own.Max}, nil); err != nil {
-		t.Fatal(err)
-	}
-	defer unix.Prlimit(0, unix.RLIMIT_LOCKS, &own, nil)
+	ownLimit.bear(m.value)
+	defer ownLimit.drop()
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -40,7 +32,7 @@ func bornIn(t *testing.T, m mark, env []string) *exec.Cmd {
 
 func bornTagged(t *testing.T, m mark, env []string) (cmd *exec.Cmd) {
 	t.Helper()
-	tagged(func() (*os.Process, error) {
+	tagged(0, func() (*os.Process, error) {
 		cmd = bornIn(t, m, env)
 		return cmd.Process, nil
 	})
