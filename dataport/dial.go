@@ -172,7 +172,7 @@ func Listen(e Endpoint, cfg *tls.Config, allowCID func(uint32) bool) (net.Listen
 }
 
 func listenTCP(e Endpoint) (net.Listener, error) {
-	lc := net.ListenConfig{KeepAliveConfig: keepAlive()}
+	lc := listenConfig()
 	return lc.Listen(context.Background(), "tcp", net.JoinHostPort(e.Host, strconv.Itoa(int(e.Port))))
 }
 

@@ -1,6 +1,7 @@
 package dataport
 
 import (
+	"errors"
 	"net"
 	"syscall"
 
@@ -73,4 +74,24 @@ func control(conn net.Conn, f func(fd int)) {
 		return
 	}
 	raw.Control(func(fd uintptr) { f(int(fd)) })
+}
+
+// listenConfig has connections inherit from their listener how dead peers are
+// found, see tcp(7): to set it on each costs four system calls.
+func listenConfig() net.ListenConfig {
+	lc := net.ListenConfig{KeepAlive: -1, Control: func(_, _ string, raw syscall.RawConn) error {
+		var err error
+		failed := raw.Control(func(fd uintptr) { err = setKeepAlive(int(fd)) })
+		return errors.Join(failed, err)
+	}}
+	lc.SetMultipathTCP(false) // which hands these options on in newer kernels alone
+	return lc
+}
+
+func setKeepAlive(fd int) error {
+	return errors.Join(
+		unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_KEEPALIVE, 1),
+		unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_KEEPIDLE, int(keepAliveIdle.Seconds())),
+		unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_KEEPINTVL, int(keepAliveInterval.Seconds())),
+		unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_KEEPCNT, keepAliveCount))
 }

@@ -33,3 +33,6 @@ func peekNow(conn net.Conn) (waits, known bool) {
 
 // peerDead leaves it to keepalive.
 func peerDead(net.Conn) bool { return false }
+
+// listenConfig has keepalive set on each connection.
+func listenConfig() net.ListenConfig { return net.ListenConfig{KeepAliveConfig: keepAlive()} }
