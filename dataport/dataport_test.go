@@ -109,6 +109,7 @@ func FuzzPreamble(f *testing.F) {
 type handler struct{ got chan []byte }
 
 func (h handler) ServeData(_ context.Context, conn net.Conn) {
+	io.WriteString(conn, dataport.Welcome)
 	b, _ := io.ReadAll(conn)
 	h.got <- b
 	conn.Close()
@@ -216,6 +217,15 @@ func TestOpen(t *testing.T) {
 
 func never() bool { return false }
 
+// welcomed takes the welcome off a connection.
+func welcomed(t *testing.T, conn net.Conn) {
+	t.Helper()
+	got := make([]byte, len(dataport.Welcome))
+	if _, err := io.ReadFull(conn, got); err != nil || string(got) != dataport.Welcome {
+		t.Fatalf("%q, %v", got, err)
+	}
+}
+
 func TestSendAndReceive(t *testing.T) {
 	pattern := bytes.Repeat([]byte("0123456789abcdef"), 300_000)
 	dir := t.TempDir()
@@ -256,6 +266,7 @@ func TestSendAndReceive(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		welcomed(t, far)
 		got, err := pump.Receive(far, out, false, func() (sandbox.Optional[int64], bool) { return sandbox.Some(int64(len(pattern))), false })
 		if err != nil || got.Bytes != int64(len(pattern)) || got.More || got.EOF {
 			t.Fatalf("%s: %+v, %v", name, got, err)

@@ -20,8 +20,12 @@ const (
 	preambleLength  = len(magicData) + tokenLength + 1
 )
 
-// Handler owns a data connection after its token was taken and OK was said.
-// It closes the connection before it returns.
+// Welcome is what the server says to a token that it took.
+const Welcome = "OK\n"
+
+// Handler owns a data connection after its token was taken. It says [Welcome]
+// first, which may go together with the transfer's first bytes, takes the
+// deadline of the preamble off and closes the connection before it returns.
 type Handler interface {
 	ServeData(ctx context.Context, conn net.Conn)
 }
@@ -47,12 +51,6 @@ func Serve(ctx context.Context, conn net.Conn, claim Claim) {
 	if err != nil {
 		refuse(conn, wireKind(err))
 		return
-	}
-	if _, err := io.WriteString(conn, "OK\n"); err != nil {
-		// The handler finds the dead connection and records it.
-		conn.SetDeadline(time.Unix(1, 0))
-	} else {
-		conn.SetDeadline(time.Time{})
 	}
 	handler.ServeData(ctx, conn)
 }
@@ -116,35 +114,38 @@ func Open(ctx context.Context, token string, dials []func(context.Context) (net.
 		}
 	}
 	if ctx.Err() != nil {
-		return nil, sandbox.Cancelled(ctx, "open data connection", "")
+		return nil, sandbox.Cancelled(ctx, opOpen, "")
 	}
 	if first == nil {
 		first = errors.New("no endpoint")
 	}
-	return nil, &sandbox.Error{Kind: sandbox.KindUnavailable, Op: "open data connection", Outcome: sandbox.OutcomeNone,
+	return nil, &sandbox.Error{Kind: sandbox.KindUnavailable, Op: opOpen, Outcome: sandbox.OutcomeNone,
 		Reason: "unreachable", Message: first.Error(), Err: first}
 }
 
+const opOpen = "open data connection"
+
+// present says the token on a new connection and waits for the server's OK.
+// The error is [sandbox.KindConnectionLost] where the server gave no answer.
 func present(ctx context.Context, conn net.Conn, token string) (net.Conn, error) {
 	stop := context.AfterFunc(ctx, func() { conn.SetDeadline(time.Unix(1, 0)) })
 	_, err := io.WriteString(conn, magicData+token+"\n")
 	if err == nil {
 		err = readWelcome(conn)
 	}
-	if !stop() {
-		conn.Close()
-		return nil, sandbox.Cancelled(ctx, "open data connection", "")
+	if stop() && err == nil {
+		return conn, nil
 	}
-	if err != nil {
-		conn.Close()
-		var e *sandbox.Error
-		if errors.As(err, &e) {
-			return nil, err
-		}
-		return nil, &sandbox.Error{Kind: sandbox.KindConnectionLost, Op: "open data connection", Outcome: sandbox.OutcomeNone,
-			Message: err.Error(), Err: err}
+	conn.Close()
+	var e *sandbox.Error
+	switch {
+	case ctx.Err() != nil:
+		return nil, sandbox.Cancelled(ctx, opOpen, "")
+	case errors.As(err, &e):
+		return nil, err
 	}
-	return conn, nil
+	return nil, &sandbox.Error{Kind: sandbox.KindConnectionLost, Op: opOpen, Outcome: sandbox.OutcomeNone,
+		Message: err.Error(), Err: err}
 }
 
 // readWelcome reads "OK\n" or "ERR KIND\n" and not a byte more.
@@ -153,7 +154,7 @@ func readWelcome(conn net.Conn) error {
 	if _, err := io.ReadFull(conn, head[:]); err != nil {
 		return err
 	}
-	if string(head[:]) == "OK\n" {
+	if string(head[:]) == Welcome {
 		return nil
 	}
 	rest, err := readLine(conn, 64)
@@ -164,5 +165,5 @@ func readWelcome(conn net.Conn) error {
 	if !ok {
 		return errors.New("the data port does not speak this protocol")
 	}
-	return &sandbox.Error{Kind: sandbox.Kind(kind), Op: "open data connection", Outcome: sandbox.OutcomeNone}
+	return &sandbox.Error{Kind: sandbox.Kind(kind), Op: opOpen, Outcome: sandbox.OutcomeNone}
 }

@@ -48,16 +48,27 @@ func (p *Pump) Stall() time.Duration { return p.stall }
 // tick is how often a blocked call looks up.
 func (p *Pump) tick() time.Duration { return min(p.stall/4, maxTick) }
 
-// Send sends length bytes of r, or all where length is not known, and returns
-// how many the socket took. ended is asked when a call was interrupted. A
-// client that takes nothing for the stall time is [sandbox.KindStalled], one
-// that is gone [sandbox.KindAborted]; fewer bytes than length, without an
-// error of r, are io.ErrUnexpectedEOF.
+// shortMost is how long a file may be that goes in one write with the welcome:
+// a copy of so little costs less than a call of its own.
+const shortMost = 64<<10 - len(Welcome)
+
+// Send sends the welcome and length bytes of r, or all where length is not
+// known, and returns how many of r the socket took. ended is asked when a call
+// was interrupted. A client that takes nothing for the stall time is
+// [sandbox.KindStalled], one that is gone [sandbox.KindAborted]; fewer bytes
+// than length, without an error of r, are io.ErrUnexpectedEOF.
 func (p *Pump) Send(conn net.Conn, r io.Reader, length sandbox.Optional[int64], ended func() bool) (int64, error) {
+	file, isFile := r.(*os.File)
+	if isFile && length.Known && length.Value <= int64(shortMost) {
+		return p.sendShort(conn, file, int(length.Value), ended)
+	}
 	n := p.sends.Add(1)
 	defer p.sends.Add(-1)
 	boundUnsent(conn, unsentShare(n))
-	if file, ok := r.(*os.File); ok {
+	if _, err := p.write(conn, []byte(Welcome), ended); err != nil {
+		return 0, err
+	}
+	if isFile {
 		if rf, ok := conn.(io.ReaderFrom); ok {
 			return p.sendFile(conn, rf, file, length, ended)
 		}
@@ -78,6 +89,22 @@ const (
 // unsentShare is the bound of a send that starts as the n-th at once.
 func unsentShare(n int64) int {
 	return int(max(min(unsentEach, unsentAll/n), unsentLeast))
+}
+
+// sendShort sends the welcome and all of a file in one write.
+func (p *Pump) sendShort(conn net.Conn, file *os.File, length int, ended func() bool) (int64, error) {
+	buf := bufferPool.Get().(*[]byte)
+	defer bufferPool.Put(buf)
+	head := copy(*buf, Welcome)
+	n, rerr := io.ReadFull(file, (*buf)[head:head+length])
+	if rerr == io.EOF {
+		rerr = io.ErrUnexpectedEOF // as where some of it was there
+	}
+	sent, err := p.write(conn, (*buf)[:head+n], ended)
+	if err == nil {
+		err = rerr
+	}
+	return int64(max(sent-head, 0)), err
 }
 
 // sendFile is the loop of sendfile(2).
