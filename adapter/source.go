@@ -23,23 +23,27 @@ type verdict struct {
 	err    error
 }
 
-// watch asks for the outcome of a transfer and calls then with it. The
-// goroutine belongs to the link, which waits for it.
+// watch asks for the outcome of a transfer and calls then with it. Where that
+// is an error, then may take its time: its goroutine belongs to the link.
 func (l *link) watch(id string, then func(*verdict)) *verdict {
 	v := &verdict{done: make(chan struct{})}
-	ask := func() {
-		v.result, v.err = l.rpc.TransferResult(context.Background(), id)
+	l.rpc.AskResult(id, func(r rpc.VerdictResult, err error) {
+		v.result, v.err = r, err
 		close(v.done)
-		then(v)
-	}
-	if !l.spawn(ask) {
-		ask() // fails at once: the link is closed
-	}
+		if err == nil || !l.spawn(func() { then(v) }) {
+			then(v)
+		}
+	})
 	return v
 }
 
 // within waits for the verdict, but no longer than d.
 func (v *verdict) within(d time.Duration) bool {
+	select {
+	case <-v.done:
+		return true
+	default:
+	}
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
@@ -104,27 +108,54 @@ func (s *Sandbox) openInline(ctx context.Context, path string, opts sandbox.Read
 	return src, nil
 }
 
-// claimRead opens the data connection of a minted read.
+// claimRead opens the data connection of a minted read. The verdict is asked
+// for behind the token, so that it is on its way when the bytes are there;
+// where no length is known it ends the bytes, and must not do that before OK.
 func (s *Sandbox) claimRead(ctx context.Context, l *link, t *rpc.Transfer, size, length sandbox.Optional[int64], etag string) (*source, error) {
-	conn, err := s.open(ctx, l, t)
+	src := &source{l: l, id: t.ID, size: size, length: length, etag: etag, ctx: ctx}
+	var said func(net.Conn)
+	if length.Known {
+		said = src.begin
+	}
+	conn, err := s.open(ctx, l, t, said)
 	if err != nil {
 		l.drop(t.ID)
-		return nil, err
+		return nil, src.refused(err)
 	}
-	src := &source{l: l, id: t.ID, conn: conn, reader: conn, size: size, length: length, etag: etag, ctx: ctx}
+	if said == nil {
+		src.begin(conn)
+	}
+	src.detach = context.AfterFunc(ctx, src.quit)
+	return src, nil
+}
+
+// begin asks for the verdict of what comes on conn.
+func (s *source) begin(conn net.Conn) {
 	counted := &countedReader{conn: conn}
-	if !length.Known {
-		src.reader = counted
+	s.conn, s.reader = conn, conn
+	if !s.length.Known {
+		s.reader = counted
 	}
-	src.verdict = l.watch(t.ID, func(v *verdict) {
+	s.verdict = s.l.watch(s.id, func(v *verdict) {
 		if v.err != nil {
 			conn.Close()
-		} else if !length.Known {
+		} else if !s.length.Known {
 			counted.end(v.result.Bytes)
 		}
 	})
-	src.detach = context.AfterFunc(ctx, src.quit)
-	return src, nil
+}
+
+// refused returns why there is no data connection of a transfer that has been
+// dropped: where it broke without an answer, the verdict may know better.
+func (s *source) refused(err error) error {
+	if s.verdict == nil || sandbox.KindOf(err) != sandbox.KindConnectionLost || !s.verdict.within(patience) {
+		return err
+	}
+	switch sandbox.KindOf(s.verdict.err) {
+	case "", sandbox.KindAborted: // sent into the void, or what drop did
+		return err
+	}
+	return s.verdict.err
 }
 
 // drop aborts a transfer that nobody will finish.

@@ -204,12 +204,12 @@ func TestOpen(t *testing.T) {
 		}()
 		dial := func(context.Context) (net.Conn, error) { return near, nil }
 		bad := func(context.Context) (net.Conn, error) { return nil, errors.New("down") }
-		_, err := dataport.Open(t.Context(), token, []func(context.Context) (net.Conn, error){bad, dial})
+		_, err := dataport.Open(t.Context(), token, []func(context.Context) (net.Conn, error){bad, dial}, nil)
 		if got := sandbox.KindOf(err); got != tc.want {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	_, err := dataport.Open(t.Context(), token, nil)
+	_, err := dataport.Open(t.Context(), token, nil, nil)
 	if sandbox.KindOf(err) != sandbox.KindUnavailable {
 		t.Errorf("no endpoint: %v", err)
 	}

@@ -99,15 +99,17 @@ func refuse(conn net.Conn, kind sandbox.Kind) {
 }
 
 // Open dials the endpoints in order, presents the token and returns the
-// connection once the server said OK. A refusal is an error of the kind that
-// the server named; a connection that cannot be made is
+// connection once the server said OK. said, which may be nil, is called with
+// the connection while the token is on its way: what it does costs no time. A
+// refusal is an error of the kind that the server named, a connection that
+// ended without an answer [sandbox.KindConnectionLost], one that cannot be made
 // [sandbox.KindUnavailable]. ctx bounds the opening alone.
-func Open(ctx context.Context, token string, dials []func(context.Context) (net.Conn, error)) (net.Conn, error) {
+func Open(ctx context.Context, token string, dials []func(context.Context) (net.Conn, error), said func(net.Conn)) (net.Conn, error) {
 	var first error
 	for _, dial := range dials {
 		conn, err := dial(ctx)
 		if err == nil {
-			return present(ctx, conn, token)
+			return present(ctx, conn, token, said)
 		}
 		if first == nil {
 			first = err
@@ -126,11 +128,13 @@ func Open(ctx context.Context, token string, dials []func(context.Context) (net.
 const opOpen = "open data connection"
 
 // present says the token on a new connection and waits for the server's OK.
-// The error is [sandbox.KindConnectionLost] where the server gave no answer.
-func present(ctx context.Context, conn net.Conn, token string) (net.Conn, error) {
+func present(ctx context.Context, conn net.Conn, token string, said func(net.Conn)) (net.Conn, error) {
 	stop := context.AfterFunc(ctx, func() { conn.SetDeadline(time.Unix(1, 0)) })
 	_, err := io.WriteString(conn, magicData+token+"\n")
 	if err == nil {
+		if said != nil {
+			said(conn)
+		}
 		err = readWelcome(conn)
 	}
 	if stop() && err == nil {

@@ -71,6 +71,16 @@ type call struct {
 	msg    *Message
 	err    error
 	done   chan struct{} // receives one value
+	then   func()        // where not nil, called instead
+}
+
+// finish tells whoever waits that the call has its answer.
+func (cl *call) finish() {
+	if cl.then != nil {
+		cl.then()
+		return
+	}
+	cl.done <- struct{}{}
 }
 
 // NewConn speaks on conn, which it owns from now on: a net.Conn or anything
@@ -185,6 +195,20 @@ func (c *Conn) do(ctx context.Context, method, path string, p Params, r Result) 
 		}
 	}
 	return c.verdict(ctx, cl, method, path)
+}
+
+// start sends one request and does not wait: then gets the answer, once. It
+// runs on the goroutine that reads the connection, which it must not hold up,
+// or on the caller's where the connection has ended.
+func (c *Conn) start(method, path string, p Params, r Result, then func(error)) {
+	cl := &call{result: r}
+	cl.then = func() {
+		cl.msg.release()
+		then(c.verdict(context.Background(), cl, method, path))
+	}
+	if _, err := c.submit(cl, method, path, p); err != nil {
+		then(err)
+	}
 }
 
 // submit registers a call and sends it.

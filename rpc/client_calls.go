@@ -127,6 +127,15 @@ func (c *Conn) TransferResult(ctx context.Context, id string) (VerdictResult, er
 	return r, err
 }
 
+// AskResult asks for the end of a transfer and does not wait: then gets what
+// TransferResult would return, once. It runs on the goroutine that reads the
+// connection, which it must not hold up, or on the caller's where the
+// connection has ended.
+func (c *Conn) AskResult(id string, then func(VerdictResult, error)) {
+	r := &VerdictResult{}
+	c.start(MethodTransferResult, "", &TransferParams{ID: id}, r, func(err error) { then(*r, err) })
+}
+
 // TransferCommit makes the bytes of a write visible.
 func (c *Conn) TransferCommit(ctx context.Context, id string, commit sandbox.Commit) (VerdictResult, error) {
 	var r VerdictResult

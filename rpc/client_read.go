@@ -74,7 +74,7 @@ func (c *Conn) answer(line []byte) error {
 		cl.err = &sandbox.Error{Kind: sandbox.KindInternal, Outcome: sandbox.OutcomeUnknown,
 			Message: "bad answer: neither result nor error"}
 	}
-	cl.done <- struct{}{}
+	cl.finish()
 	if a.fault != nil && a.fault.Kind == sandbox.KindParseError {
 		return a.fault
 	}
@@ -112,13 +112,14 @@ func (c *Conn) shut(err error) {
 // is known which of them never left.
 func (c *Conn) failPending() {
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	for id, cl := range c.pending {
+	lost := c.pending
+	c.pending = nil // nothing is registered any more
+	c.mu.Unlock()
+	for _, cl := range lost {
 		cl.err = errLost
 		if cl.msg != nil && c.w.unsent(cl.msg) {
 			cl.err = errUnsent
 		}
-		delete(c.pending, id)
-		cl.done <- struct{}{}
+		cl.finish()
 	}
 }

@@ -98,7 +98,7 @@ func hello(ctx context.Context, req Request) (*rpc.Conn, error) {
 // is missing or differs is lost; it is no error, but counted.
 func fetch(ctx context.Context, conn *rpc.Conn, d dialled, req Request, sum uint32, start time.Time) share {
 	dialled := func(context.Context) (net.Conn, error) { return d.conn, nil }
-	data, err := dataport.Open(ctx, d.transfer.Token, []func(context.Context) (net.Conn, error){dialled})
+	data, err := dataport.Open(ctx, d.transfer.Token, []func(context.Context) (net.Conn, error){dialled}, nil)
 	if err != nil {
 		return share{err: err}
 	}
