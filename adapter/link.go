@@ -233,19 +233,6 @@ type sessionConn struct {
 
 func (c *sessionConn) Close() error { return c.session.Close() }
 
-// open opens the data connection of a minted transfer, see [dataport.Open].
-func (s *Sandbox) open(ctx context.Context, l *link, t *rpc.Transfer, said func(net.Conn)) (net.Conn, error) {
-	var dials []func(context.Context) (net.Conn, error)
-	if l.mux != nil {
-		dials = append(dials, dataport.MuxDial(l.mux))
-	} else {
-		for _, e := range s.dataEndpoints(t.Endpoints) {
-			dials = append(dials, func(ctx context.Context) (net.Conn, error) { return s.opts.Dial(ctx, e) })
-		}
-	}
-	return dataport.Open(ctx, t.Token, dials, said)
-}
-
 // dataEndpoints returns where to dial: our own choice first of all, else what
 // the server named, with the host that was dialled for control where it named
 // none.

@@ -48,7 +48,7 @@ func (s *Sandbox) openWrite(ctx context.Context, path string, opts sandbox.Write
 	if err != nil {
 		return nil, err
 	}
-	conn, err := s.open(ctx, l, &t, nil)
+	conn, err := s.open(ctx, l, &t, ahead{}, nil)
 	if err != nil {
 		l.drop(t.ID)
 		return nil, err

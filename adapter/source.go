@@ -77,11 +77,13 @@ func (s *Sandbox) OpenRead(ctx context.Context, path string, opts sandbox.ReadOp
 	if err != nil {
 		return nil, at(err, rpc.MethodReadFileStream, path)
 	}
-	r, err := l.rpc.ReadFileStream(ctx, path, opts)
+	var a ahead
+	r, err := l.rpc.ReadFileStreamAside(ctx, path, opts, func(ctx context.Context) { a = s.dialAhead(ctx, l) })
 	if err != nil {
+		a.close()
 		return nil, err
 	}
-	src, err := s.claimRead(ctx, l, &r.Transfer, r.Size, r.Length, r.ETag)
+	src, err := s.claimRead(ctx, l, &r.Transfer, a, r.Size, r.Length, r.ETag)
 	if err != nil {
 		return nil, at(err, rpc.MethodReadFileStream, path)
 	}
@@ -101,7 +103,7 @@ func (s *Sandbox) openInline(ctx context.Context, path string, opts sandbox.Read
 	if r.Transfer == nil {
 		return sandbox.ContentSource(r.File), nil
 	}
-	src, err := s.claimRead(ctx, l, r.Transfer, sandbox.Some(r.File.Size), sandbox.Some(r.Length), r.File.ETag)
+	src, err := s.claimRead(ctx, l, r.Transfer, ahead{}, sandbox.Some(r.File.Size), sandbox.Some(r.Length), r.File.ETag)
 	if err != nil {
 		return nil, at(err, rpc.MethodReadFile, path)
 	}
@@ -111,13 +113,13 @@ func (s *Sandbox) openInline(ctx context.Context, path string, opts sandbox.Read
 // claimRead opens the data connection of a minted read. The verdict is asked
 // for behind the token, so that it is on its way when the bytes are there;
 // where no length is known it ends the bytes, and must not do that before OK.
-func (s *Sandbox) claimRead(ctx context.Context, l *link, t *rpc.Transfer, size, length sandbox.Optional[int64], etag string) (*source, error) {
+func (s *Sandbox) claimRead(ctx context.Context, l *link, t *rpc.Transfer, a ahead, size, length sandbox.Optional[int64], etag string) (*source, error) {
 	src := &source{l: l, id: t.ID, size: size, length: length, etag: etag, ctx: ctx}
 	var said func(net.Conn)
 	if length.Known {
 		said = src.begin
 	}
-	conn, err := s.open(ctx, l, t, said)
+	conn, err := s.open(ctx, l, t, a, said)
 	if err != nil {
 		l.drop(t.ID)
 		return nil, src.refused(err)
@@ -217,13 +219,17 @@ func (s *source) Close() error {
 }
 
 // quit closes the connection. A transfer that has no verdict yet is aborted:
-// not every transport tells the server that we are gone.
+// not every transport tells the server that we are gone. Behind a verdict
+// nobody waits for the close.
 func (s *source) quit() {
 	s.quitOnce.Do(func() {
-		s.conn.Close()
 		select {
 		case <-s.verdict.done:
+			if !s.l.spawn(func() { s.conn.Close() }) {
+				s.conn.Close()
+			}
 		default:
+			s.conn.Close()
 			s.l.spawn(func() { s.l.drop(s.id) })
 		}
 	})

@@ -71,11 +71,15 @@ type call struct {
 	msg    *Message
 	err    error
 	done   chan struct{} // receives one value
+	failed func()        // where not nil, called before, where err is set
 	then   func()        // where not nil, called instead
 }
 
 // finish tells whoever waits that the call has its answer.
 func (cl *call) finish() {
+	if cl.err != nil && cl.failed != nil {
+		cl.failed()
+	}
 	if cl.then != nil {
 		cl.then()
 		return
@@ -186,6 +190,11 @@ func (c *Conn) do(ctx context.Context, method, path string, p Params, r Result) 
 	if err != nil {
 		return err
 	}
+	return c.await(ctx, id, cl, method, path)
+}
+
+// await waits for the answer to a call that was submitted.
+func (c *Conn) await(ctx context.Context, id uint64, cl *call, method, path string) error {
 	defer cl.msg.release()
 	select {
 	case <-cl.done:

@@ -113,6 +113,27 @@ func (c *Conn) ReadFileStream(ctx context.Context, path string, opts sandbox.Rea
 	return r, err
 }
 
+// ReadFileStreamAside mints a read transfer and calls aside, whose work costs
+// no time of its own, between the request and the wait for its answer. The
+// context of aside ends when the call has failed.
+func (c *Conn) ReadFileStreamAside(ctx context.Context, path string, opts sandbox.ReadOptions, aside func(context.Context)) (StreamResult, error) {
+	const method = MethodReadFileStream
+	if ctx.Err() != nil {
+		return StreamResult{}, withOutcome(sandbox.Cancelled(ctx, method, path), sandbox.OutcomeNone)
+	}
+	within, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var r StreamResult
+	cl := &call{result: &r, done: make(chan struct{}, 1), failed: cancel}
+	id, err := c.submit(cl, method, path, NewReadStreamParams(path, opts))
+	if err != nil {
+		return StreamResult{}, err
+	}
+	aside(within)
+	err = c.await(ctx, id, cl, method, path)
+	return r, err
+}
+
 // WriteFileStream mints a write transfer.
 func (c *Conn) WriteFileStream(ctx context.Context, path string, opts sandbox.WriteOptions) (Transfer, error) {
 	var r StreamResult
