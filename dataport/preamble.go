@@ -23,9 +23,9 @@ const (
 // Welcome is what the server says to a token that it took.
 const Welcome = "OK\n"
 
-// Handler owns a data connection after its token was taken. It says [Welcome]
-// first, which may go together with the transfer's first bytes, takes the
-// deadline of the preamble off and closes the connection before it returns.
+// Handler owns a data connection after its token was taken, with the deadline
+// of the preamble still set. It says [Welcome] first, which may go together
+// with the transfer's first bytes, and closes the connection before it returns.
 type Handler interface {
 	ServeData(ctx context.Context, conn net.Conn)
 }

@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -70,5 +72,32 @@ func TestSendShortThatHasEnded(t *testing.T) {
 	n, err := dataport.NewPump(time.Minute, 0).Send(near, f, sandbox.Some(int64(100)), func() bool { return true })
 	if n != 0 || err == nil {
 		t.Fatalf("%d, %v", n, err)
+	}
+}
+
+// writes notes how long the writes to a connection were.
+type writes struct {
+	*net.TCPConn
+	all []int
+}
+
+// Write implements net.Conn.
+func (w *writes) Write(p []byte) (int, error) {
+	w.all = append(w.all, len(p))
+	return w.TCPConn.Write(p)
+}
+
+// TestSendShortInOne: a short file leaves with the welcome.
+func TestSendShortInOne(t *testing.T) {
+	f, err := os.Open("short_linux_test.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	near, _ := tcpPair(t)
+	to := &writes{TCPConn: near}
+	n, err := dataport.NewPump(time.Minute, 0).Send(to, f, sandbox.Some(int64(100)), never)
+	if n != 100 || err != nil || !slices.Equal(to.all, []int{len(dataport.Welcome) + 100}) {
+		t.Fatalf("%d bytes in writes of %d, %v", n, to.all, err)
 	}
 }

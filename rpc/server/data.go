@@ -36,9 +36,8 @@ func past() time.Time { return time.Unix(1, 0) }
 // records the outcome and then closes conn.
 func (d *dataConn) ServeData(ctx context.Context, conn net.Conn) {
 	if d.t.Direction == transfer.Write {
-		welcome(conn)
-	} else {
-		conn.SetDeadline(time.Time{}) // its welcome goes with its bytes
+		// A read's goes with its bytes. A dead connection shows below.
+		io.WriteString(conn, dataport.Welcome)
 	}
 	if !d.t.Start(func() { conn.SetDeadline(past()) }) {
 		dataport.Reset(conn)
@@ -60,15 +59,6 @@ func (d *dataConn) ServeData(ctx context.Context, conn net.Conn) {
 	}
 	conn.SetDeadline(time.Time{})
 	dataport.CloseLinger(conn)
-}
-
-// welcome says that the token was taken, and that the preamble's time is over.
-func welcome(conn net.Conn) {
-	var deadline time.Time
-	if _, err := io.WriteString(conn, dataport.Welcome); err != nil {
-		deadline = past() // the pump finds the dead connection and records it
-	}
-	conn.SetDeadline(deadline)
 }
 
 // send pumps a read. The outcome stands when the socket has the last byte.
