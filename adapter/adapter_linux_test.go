@@ -54,6 +54,13 @@ type stage struct {
 
 func newStage(t *testing.T, url string) *stage {
 	t.Helper()
+	return newStageWith(t, url, func(*server.Config, sandbox.Backend) {})
+}
+
+// newStageWith is a stage whose server is configured by change, which is also
+// given the sandbox.
+func newStageWith(t *testing.T, url string, change func(*server.Config, sandbox.Backend)) *stage {
+	t.Helper()
 	dir := t.TempDir()
 	st := &stage{cwd: filepath.Join(dir, "cwd")}
 	var err error
@@ -70,12 +77,14 @@ func newStage(t *testing.T, url string) *stage {
 	if a, ok := ln.Addr().(*net.TCPAddr); ok {
 		st.addr.Port = uint32(a.Port)
 	}
-	srv := server.New(server.Config{Host: host{st.local}, DataURLs: func(net.Addr) []string {
+	cfg := server.Config{Host: host{st.local}, DataURLs: func(net.Addr) []string {
 		if st.data != "" {
 			return []string{st.data}
 		}
 		return []string{st.addr.String()}
-	}})
+	}}
+	change(&cfg, st.local)
+	srv := server.New(cfg)
 	var serving sync.WaitGroup
 	serving.Go(func() { srv.Serve(context.Background(), ln, server.Control|server.Data) })
 	t.Cleanup(func() {

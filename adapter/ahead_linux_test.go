@@ -103,6 +103,23 @@ func TestDialAhead(t *testing.T) {
 	}
 }
 
+// TestDialAheadInASession: a session has its own connection, and no other is
+// made.
+func TestDialAheadInASession(t *testing.T) {
+	st := newStage(t, "tcp://127.0.0.1:0")
+	if err := os.WriteFile(filepath.Join(st.cwd, "f"), []byte("content"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	d := &dials{}
+	a := connect(t, adapter.Options{Control: st.addr.String(), Mux: true, Dial: d.dial})
+	if got := readAll(t, a, "f"); got != "content" {
+		t.Fatalf("got %q", got)
+	}
+	if n, _ := d.counts(); n != 1 {
+		t.Fatalf("%d dials", n)
+	}
+}
+
 // TestDialAheadElsewhere: a transfer that is to be opened elsewhere is, and the
 // connection that was dialled ahead is closed.
 func TestDialAheadElsewhere(t *testing.T) {

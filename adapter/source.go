@@ -39,11 +39,6 @@ func (l *link) watch(id string, then func(*verdict)) *verdict {
 
 // within waits for the verdict, but no longer than d.
 func (v *verdict) within(d time.Duration) bool {
-	select {
-	case <-v.done:
-		return true
-	default:
-	}
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
@@ -186,7 +181,7 @@ func (s *source) Finish(sent int64) (sandbox.ReadVerdict, error) {
 	if !whole {
 		s.Close() // so that a server that waits for us learns of it
 	}
-	if !s.verdict.within(patience) {
+	if !s.await(sent) {
 		return sandbox.ReadVerdict{}, s.unjudged(sent)
 	}
 	if s.ctx.Err() != nil && s.verdict.err != nil {
@@ -201,6 +196,20 @@ func (s *source) Finish(sent int64) (sandbox.ReadVerdict, error) {
 	}
 	s.Close()
 	return s.verdict.result.Verdict, nil
+}
+
+// await waits for the verdict. Where sent is all that there is, it is on its
+// way, or the connection that it comes on will be given up: a timer would do
+// nothing but wake another thread.
+func (s *source) await(sent int64) bool {
+	if s.length.Known && sent == s.length.Value {
+		select {
+		case <-s.verdict.done:
+			return true
+		case <-s.ctx.Done():
+		}
+	}
+	return s.verdict.within(patience)
 }
 
 func (s *source) unjudged(sent int64) error {
