@@ -16,6 +16,7 @@ const aheadLife = 2 * time.Second
 // ahead is a data connection that was dialled while its transfer was minted.
 type ahead struct {
 	conn net.Conn // nil: none
+	err  error    // why there is none, where one was dialled
 	at   dataport.Endpoint
 	born time.Time
 }
@@ -28,9 +29,7 @@ func (s *Sandbox) dialAhead(ctx context.Context, l *link) ahead {
 		return ahead{}
 	}
 	a := ahead{at: endpoints[0], born: time.Now()}
-	if conn, err := s.opts.Dial(ctx, a.at); err == nil {
-		a.conn = conn
-	}
+	a.conn, a.err = s.opts.Dial(ctx, a.at)
 	return a
 }
 
@@ -38,6 +37,12 @@ func (s *Sandbox) dialAhead(ctx context.Context, l *link) ahead {
 // young enough.
 func (a ahead) fits(endpoints []dataport.Endpoint) bool {
 	return a.conn != nil && len(endpoints) > 0 && endpoints[0] == a.at && time.Since(a.born) < aheadLife
+}
+
+// hung tells whether the dial to an endpoint took so long to fail that it is
+// not tried again.
+func (a ahead) hung(e dataport.Endpoint) bool {
+	return a.err != nil && e == a.at && time.Since(a.born) >= aheadLife
 }
 
 func (a ahead) close() {
@@ -65,7 +70,12 @@ func (s *Sandbox) dials(l *link, t *rpc.Transfer, a ahead) []func(context.Contex
 	a.close()
 	dials := make([]dial, len(endpoints))
 	for i, e := range endpoints {
-		dials[i] = func(ctx context.Context) (net.Conn, error) { return s.opts.Dial(ctx, e) }
+		dials[i] = func(ctx context.Context) (net.Conn, error) {
+			if a.hung(e) {
+				return nil, a.err
+			}
+			return s.opts.Dial(ctx, e)
+		}
 	}
 	return dials
 }

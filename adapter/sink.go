@@ -157,7 +157,7 @@ func (k *sink) abort(cause error) error {
 		return reason(cause)
 	}
 	defer k.conn.Close()
-	if broken(cause) && k.verdict.within(patience) && k.verdict.err != nil {
+	if broken(cause) && k.verdict.within(context.Background(), patience) && k.verdict.err != nil {
 		return k.verdict.err
 	}
 	k.conn.Close()

@@ -37,16 +37,17 @@ func (l *link) watch(id string, then func(*verdict)) *verdict {
 	return v
 }
 
-// within waits for the verdict, but no longer than d.
-func (v *verdict) within(d time.Duration) bool {
+// within waits for the verdict, but no longer than d or ctx.
+func (v *verdict) within(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
 	case <-v.done:
 		return true
+	case <-ctx.Done():
 	case <-timer.C:
-		return false
 	}
+	return false
 }
 
 // source is a read transfer on its data connection.
@@ -145,7 +146,7 @@ func (s *source) begin(conn net.Conn) {
 // refused returns why there is no data connection of a transfer that has been
 // dropped: where it broke without an answer, the verdict may know better.
 func (s *source) refused(err error) error {
-	if s.verdict == nil || sandbox.KindOf(err) != sandbox.KindConnectionLost || !s.verdict.within(patience) {
+	if s.verdict == nil || sandbox.KindOf(err) != sandbox.KindConnectionLost || !s.verdict.within(context.Background(), patience) {
 		return err
 	}
 	switch sandbox.KindOf(s.verdict.err) {
@@ -181,7 +182,7 @@ func (s *source) Finish(sent int64) (sandbox.ReadVerdict, error) {
 	if !whole {
 		s.Close() // so that a server that waits for us learns of it
 	}
-	if !s.await(sent) {
+	if !s.judged(sent) {
 		return sandbox.ReadVerdict{}, s.unjudged(sent)
 	}
 	if s.ctx.Err() != nil && s.verdict.err != nil {
@@ -198,18 +199,16 @@ func (s *source) Finish(sent int64) (sandbox.ReadVerdict, error) {
 	return s.verdict.result.Verdict, nil
 }
 
-// await waits for the verdict. Where sent is all that there is, it is on its
-// way, or the connection that it comes on will be given up: a timer would do
-// nothing but wake another thread.
-func (s *source) await(sent int64) bool {
-	if s.length.Known && sent == s.length.Value {
-		select {
-		case <-s.verdict.done:
-			return true
-		case <-s.ctx.Done():
-		}
+// judgement is how long a verdict may take on bytes that are all there: it is on
+// its way, or the connection that it comes on will be given up before.
+const judgement = time.Minute
+
+// judged waits for the verdict on so many bytes; false when none came in time.
+func (s *source) judged(sent int64) bool {
+	if s.length.Known && sent == s.length.Value && s.verdict.within(s.ctx, judgement) {
+		return true
 	}
-	return s.verdict.within(patience)
+	return s.verdict.within(context.Background(), patience)
 }
 
 func (s *source) unjudged(sent int64) error {
