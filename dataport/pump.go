@@ -11,9 +11,8 @@ import (
 	"github.com/controld/controld/sandbox"
 )
 
-// chunk is how much one call into the kernel may move: so much that the call
-// costs nothing beside it, so little that streams take turns and an end is
-// noticed soon.
+// chunk is what one buffer takes, and how closely a durable reception is
+// followed; what the kernel moves by itself goes in [sandbox.Pieces].
 const chunk = 1 << 20
 
 // maxTick is the longest time between two looks at a connection that does not
@@ -111,8 +110,9 @@ func (p *Pump) sendShort(conn net.Conn, file *os.File, length int, ended func() 
 func (p *Pump) sendFile(conn net.Conn, to io.ReaderFrom, file *os.File, length sandbox.Optional[int64], ended func() bool) (int64, error) {
 	var sent int64
 	watch := p.watch()
+	var pieces sandbox.Pieces
 	for !length.Known || sent < length.Value {
-		want := int64(chunk)
+		want := pieces.Next()
 		if length.Known {
 			want = min(want, length.Value-sent)
 		}

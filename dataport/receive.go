@@ -32,6 +32,7 @@ func (p *Pump) Receive(conn net.Conn, w io.Writer, durable bool, wanted func() (
 		disk = newBehind(w)
 	}
 	watch := p.watch()
+	var pieces sandbox.Pieces
 	for {
 		conn.SetReadDeadline(time.Now().Add(p.tick()))
 		want, over := wanted()
@@ -39,6 +40,9 @@ func (p *Pump) Receive(conn net.Conn, w io.Writer, durable bool, wanted func() (
 			return got, errEnded
 		}
 		limit := int64(chunk)
+		if disk == nil { // which follows closely
+			limit = pieces.Next()
+		}
 		if want.Known {
 			limit = min(limit, want.Value-got.Bytes)
 		}

@@ -11,16 +11,18 @@ const (
 	longPiece  = 100 * time.Millisecond
 )
 
-// pieces sizes the pieces of one copy. At the end of each the copy waits for
+// Pieces sizes the pieces of one copy. At the end of each the copy waits for
 // the last bytes alone, which a fast stream feels; so pieces grow while they
 // take no time, and on a slow stream stay so small that its count moves on.
-type pieces struct {
+// The zero value is ready; it is used by one goroutine.
+type Pieces struct {
 	size int64
 	at   time.Time // when the last one began
 }
 
-// next returns the size of the piece that begins now.
-func (p *pieces) next() int64 {
+// Next returns the size in bytes of the piece that begins now, from 1 MiB to
+// 16 MiB.
+func (p *Pieces) Next() int64 {
 	now := time.Now()
 	switch took := now.Sub(p.at); {
 	case p.size == 0:

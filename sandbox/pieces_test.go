@@ -8,7 +8,7 @@ import (
 
 func TestPieces(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var p pieces
+		var p Pieces
 		for i, c := range []struct {
 			took time.Duration
 			want int64 // MiB
@@ -18,7 +18,7 @@ func TestPieces(t *testing.T) {
 			{101 * time.Millisecond, 8}, {time.Second, 4}, {time.Second, 2}, {time.Second, 1}, {time.Second, 1},
 		} {
 			time.Sleep(c.took)
-			if got := p.next(); got != c.want<<20 {
+			if got := p.Next(); got != c.want<<20 {
 				t.Fatalf("%d: a piece of %d bytes behind one of %v, want %d MiB", i, got, c.took, c.want)
 			}
 		}

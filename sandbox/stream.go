@@ -96,9 +96,9 @@ func (s *ReadStream) WriteTo(w io.Writer) (int64, error) {
 		return copyPlain(w, readerOnly{s})
 	}
 	var total int64
-	var p pieces
+	var p Pieces
 	for !s.ended {
-		want := p.next()
+		want := p.Next()
 		if s.left.Known {
 			want = min(want, s.left.Value)
 		}
@@ -231,9 +231,9 @@ func copyAll(w io.Writer, r io.Reader) (int64, error) {
 		return copyPlain(w, r)
 	}
 	var total int64
-	var p pieces
+	var p Pieces
 	for {
-		want := p.next()
+		want := p.Next()
 		n, err := copyUpTo(w, r, want)
 		total += n
 		if werr := writersOwn(err); werr != nil {
