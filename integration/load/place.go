@@ -257,15 +257,17 @@ func (b *bench) settle(ctx context.Context) error {
 	if _, err := os.Stat(comb); err == nil {
 		return nil
 	}
-	return makeComb(ctx, comb, b.size+b.size/4)
+	return makeComb(ctx, comb, 3*b.size)
 }
 
-// makeComb leaves size bytes of free memory in pieces of less than 2 MiB, by a
-// file that keeps one page of each 256 KiB. A guest may report larger pieces to
-// its hypervisor as free, which takes their pages away (Linux,
-// mm/page_reporting.c), and whoever is given such a piece again pays for its
-// way back: six times what a page costs otherwise, now and then, for any case.
-// From the comb every case gets memory that is there.
+// makeComb leaves size bytes of free memory, or what path has room for, in
+// pieces of less than 2 MiB, by a file that keeps one page of each 256 KiB: as
+// much as the cases write at a time and leave in the page caches of disks.
+//
+// A guest may report larger pieces to its hypervisor as free, which takes their
+// pages away (Linux, mm/page_reporting.c), and whoever is given such a piece
+// again pays for its way back: six times what a page costs otherwise, now and
+// then, for any case. From the comb every case gets memory that is there.
 func makeComb(ctx context.Context, path string, size int64) error {
 	const tooth, gap = 4 << 10, 256 << 10
 	f, err := os.Create(path)
@@ -274,8 +276,10 @@ func makeComb(ctx context.Context, path string, size int64) error {
 	}
 	defer f.Close()
 	buf := make([]byte, 1<<20)
-	for left := size; left > 0 && ctx.Err() == nil; left -= int64(len(buf)) {
-		if _, err := f.Write(buf); err != nil {
+	for at := int64(0); at < size && ctx.Err() == nil; at += int64(len(buf)) {
+		if _, err := f.Write(buf); errors.Is(err, syscall.ENOSPC) {
+			size = at
+		} else if err != nil {
 			return err
 		}
 	}
