@@ -129,15 +129,16 @@ func (s *Sandbox) claimRead(ctx context.Context, l *link, t *rpc.Transfer, a ahe
 
 // begin asks for the verdict of what comes on conn.
 func (s *source) begin(conn net.Conn) {
-	counted := &countedReader{conn: conn}
 	s.conn, s.reader = conn, conn
+	var counted *countedReader
 	if !s.length.Known {
+		counted = &countedReader{conn: conn}
 		s.reader = counted
 	}
 	s.verdict = s.l.watch(s.id, func(v *verdict) {
 		if v.err != nil {
 			conn.Close()
-		} else if !s.length.Known {
+		} else if counted != nil {
 			counted.end(v.result.Bytes)
 		}
 	})

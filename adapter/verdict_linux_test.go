@@ -76,8 +76,8 @@ func whole(t *testing.T, ctx context.Context, a *adapter.Sandbox) *sandbox.ReadS
 	return s
 }
 
-// TestVerdictTakesItsTime: a verdict on bytes that are all there is waited for,
-// however long it takes.
+// TestVerdictTakesItsTime: a verdict on bytes that are all there is waited for
+// longer than one on a stream that broke.
 func TestVerdictTakesItsTime(t *testing.T) {
 	t.Parallel()
 	late := make(chan struct{})

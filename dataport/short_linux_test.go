@@ -61,13 +61,20 @@ func TestSendWelcomesFirst(t *testing.T) {
 	}
 }
 
-// TestSendShortThatHasEnded: a transfer that ended sends nothing.
-func TestSendShortThatHasEnded(t *testing.T) {
+// thisFile opens a file of more than 100 bytes.
+func thisFile(t *testing.T) *os.File {
+	t.Helper()
 	f, err := os.Open("short_linux_test.go")
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer f.Close()
+	t.Cleanup(func() { f.Close() })
+	return f
+}
+
+// TestSendShortThatHasEnded: a transfer that ended sends nothing.
+func TestSendShortThatHasEnded(t *testing.T) {
+	f := thisFile(t)
 	near, _ := tcpPair(t)
 	n, err := dataport.NewPump(time.Minute, 0).Send(near, f, sandbox.Some(int64(100)), func() bool { return true })
 	if n != 0 || err == nil {
@@ -89,11 +96,7 @@ func (w *writes) Write(p []byte) (int, error) {
 
 // TestSendShortInOne: a short file leaves with the welcome.
 func TestSendShortInOne(t *testing.T) {
-	f, err := os.Open("short_linux_test.go")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
+	f := thisFile(t)
 	near, _ := tcpPair(t)
 	to := &writes{TCPConn: near}
 	n, err := dataport.NewPump(time.Minute, 0).Send(to, f, sandbox.Some(int64(100)), never)

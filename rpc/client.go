@@ -182,11 +182,8 @@ func (dropped) encode(encoder)    {}
 
 // do sends one request and waits for its answer.
 func (c *Conn) do(ctx context.Context, method, path string, p Params, r Result) error {
-	if ctx.Err() != nil {
-		return withOutcome(sandbox.Cancelled(ctx, method, path), sandbox.OutcomeNone)
-	}
 	cl := &call{result: r, done: make(chan struct{}, 1)}
-	id, err := c.submit(cl, method, path, p)
+	id, err := c.submit(ctx, cl, method, path, p)
 	if err != nil {
 		return err
 	}
@@ -215,13 +212,16 @@ func (c *Conn) start(method, path string, p Params, r Result, then func(error)) 
 		cl.msg.release()
 		then(c.verdict(context.Background(), cl, method, path))
 	}
-	if _, err := c.submit(cl, method, path, p); err != nil {
+	if _, err := c.submit(context.Background(), cl, method, path, p); err != nil {
 		then(err)
 	}
 }
 
-// submit registers a call and sends it.
-func (c *Conn) submit(cl *call, method, path string, p Params) (uint64, error) {
+// submit registers a call and sends it, unless ctx has ended.
+func (c *Conn) submit(ctx context.Context, cl *call, method, path string, p Params) (uint64, error) {
+	if ctx.Err() != nil {
+		return 0, withOutcome(sandbox.Cancelled(ctx, method, path), sandbox.OutcomeNone)
+	}
 	c.mu.Lock()
 	if c.err != nil {
 		c.mu.Unlock()

@@ -118,14 +118,11 @@ func (c *Conn) ReadFileStream(ctx context.Context, path string, opts sandbox.Rea
 // context of aside ends when the call has failed.
 func (c *Conn) ReadFileStreamAside(ctx context.Context, path string, opts sandbox.ReadOptions, aside func(context.Context)) (StreamResult, error) {
 	const method = MethodReadFileStream
-	if ctx.Err() != nil {
-		return StreamResult{}, withOutcome(sandbox.Cancelled(ctx, method, path), sandbox.OutcomeNone)
-	}
 	within, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var r StreamResult
 	cl := &call{result: &r, done: make(chan struct{}, 1), failed: cancel}
-	id, err := c.submit(cl, method, path, NewReadStreamParams(path, opts))
+	id, err := c.submit(ctx, cl, method, path, NewReadStreamParams(path, opts))
 	if err != nil {
 		return StreamResult{}, err
 	}

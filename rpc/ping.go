@@ -1,6 +1,7 @@
 package rpc
 
 import (
+	"context"
 	"errors"
 	"sync"
 	"time"
@@ -61,7 +62,7 @@ func (p *pinger) tick(c *Conn) {
 		return
 	}
 	cl := &call{result: dropped{}, done: make(chan struct{}, 1)}
-	if _, err := c.submit(cl, MethodPing, "", nil); err != nil {
+	if _, err := c.submit(context.Background(), cl, MethodPing, "", nil); err != nil {
 		return
 	}
 	p.waiting, p.sent = cl, time.Now()

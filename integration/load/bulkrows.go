@@ -15,9 +15,9 @@ func (b *bench) bulk() group {
 		{"controld up", b.move(worker.Controld, "up", false)},
 		{"bare down", b.move(bare, "down", false)},
 		{"bare up", b.move(bare, "up", false)},
-		{"bare down, read and write", b.move(bare, worker.DownCopy, false)},
-		{"bare down, two threads", b.move(bare, worker.DownPipeline, false)},
-		{"bare down, mapped file", b.move(bare, worker.DownMapped, false)},
+		{"bare " + worker.DownCopy, b.move(bare, worker.DownCopy, false)},
+		{"bare " + worker.DownPipeline, b.move(bare, worker.DownPipeline, false)},
+		{"bare " + worker.DownMapped, b.move(bare, worker.DownMapped, false)},
 		{"iperf3", b.fromServer(iperf, func(host, port string) (string, []string) {
 			return "", []string{"iperf3", "-c", host, "-p", port, "-n", fmt.Sprint(b.size), "-J"}
 		})},
@@ -45,20 +45,17 @@ func (b *bench) bulk() group {
 
 // limits are rows that tell what the bare pair, which knows no protocol, makes
 // of the rows there are, and what other bare ways to a new file make of it.
-func (b *bench) limits(rows []row) []row {
-	var told []row
+func (b *bench) limits(rows []row) (limits []row) {
 	for _, r := range rows {
-		if dir, other, ok := strings.Cut(r.name, " vs "); ok && r.unit == "x" && !r.atMost && r.needs[1] != "bare "+dir {
-			told = append(told, row{name: "limit: bare " + dir + " vs " + other, size: r.size, told: true, must: r.must, unit: "x",
-				needs: []string{"bare " + dir, r.needs[1]}, figure: speed("bare "+dir, r.needs[1])})
+		pair, other := strings.Replace(r.needs[0], worker.Controld, bare, 1), r.needs[1]
+		if !r.atMost && other != pair {
+			limits = append(limits, told(b.rate("limit: bare "+r.name, pair, other, r.must)))
 		}
 	}
-	for _, way := range []string{"read and write", "two threads", "mapped file"} {
-		name := "bare down, " + way
-		told = append(told, row{name: "limit: " + name + ", vs sendfile and splice", size: b.sizeText(), told: true, must: 1, unit: "x",
-			needs: []string{name, "bare down"}, figure: speed(name, "bare down")})
+	for _, way := range []string{worker.DownCopy, worker.DownPipeline, worker.DownMapped} {
+		limits = append(limits, told(b.rate("limit: bare "+way+", vs sendfile and splice", "bare "+way, "bare down", 1)))
 	}
-	return told
+	return limits
 }
 
 // bulkRows are those that there are in both directions.
@@ -78,8 +75,12 @@ func (b *bench) bulkRows(dir string) []row {
 }
 
 func (b *bench) times(dir, other, name string, must float64) row {
-	ours := "controld " + dir
-	return row{name: dir + " vs " + other, size: b.sizeText(), must: must, unit: "x", needs: []string{ours, name}, figure: speed(ours, name)}
+	return b.rate(dir+" vs "+other, "controld "+dir, name, must)
+}
+
+// rate returns the row of how many times as fast one case is as another.
+func (b *bench) rate(name, ours, other string, must float64) row {
+	return row{name: name, size: b.sizeText(), must: must, unit: "x", needs: []string{ours, other}, figure: speed(ours, other)}
 }
 
 // recv is the group of the client that does nothing but recv.
@@ -87,8 +88,7 @@ func (b *bench) recv() group {
 	return group{name: "recv", before: b.settle, trials: []trial{
 		{"controld to recv", b.move(worker.Controld, "recv", false)},
 		{"bare to recv", b.move(bare, "recv", false)},
-	}, rows: []row{{name: "to a client that recv()s into 1 MiB vs a bare sendfile sender", size: b.sizeText(), must: 0.95, unit: "x",
-		needs: []string{"controld to recv", "bare to recv"}, figure: speed("controld to recv", "bare to recv")}}}
+	}, rows: []row{b.rate("to a client that recv()s into 1 MiB vs a bare sendfile sender", "controld to recv", "bare to recv", 0.95)}}
 }
 
 // durable is the group of uploads that survive a crash of the host.
@@ -106,9 +106,8 @@ func (b *bench) durable() group {
 		{"controld up, durable", disk(b.move(worker.Controld, "up", true))},
 		{"cp && sync -d", disk(b.copied(b.onDisk(), "/bin/sh", "-c", script, "sh", b.source, b.onDisk()))},
 		{"bare up, to the disk's cache", disk(b.move(bare, "up", true))},
-	}, rows: []row{{name: "durable upload to ext4 vs cp && sync -d", size: b.sizeText(), must: 0.95, unit: "x",
-		needs: []string{"controld up, durable", "cp && sync -d"}, figure: speed("controld up, durable", "cp && sync -d")},
-		// The bare pair syncs nothing.
-		{name: "limit: bare up to ext4, not synced, vs cp && sync -d", size: b.sizeText(), told: true, must: 0.95, unit: "x",
-			needs: []string{"bare up, to the disk's cache", "cp && sync -d"}, figure: speed("bare up, to the disk's cache", "cp && sync -d")}}}
+	}, rows: []row{
+		b.rate("durable upload to ext4 vs cp && sync -d", "controld up, durable", "cp && sync -d", 0.95),
+		told(b.rate("limit: bare up to ext4, not synced, vs cp && sync -d", "bare up, to the disk's cache", "cp && sync -d", 0.95)),
+	}}
 }

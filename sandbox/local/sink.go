@@ -8,7 +8,6 @@ import (
 	"encoding/hex"
 	"hash"
 	"io"
-	"math"
 	"sync"
 	"syscall"
 
@@ -74,7 +73,7 @@ func (k *sink) open() error {
 // What a file system keeps for its administrator is not a client's to take.
 func reserve(fd int, size int64) error {
 	var fs unix.Statfs_t
-	if err := unix.Fstatfs(fd, &fs); err == nil && fs.Blocks > 0 && size/fs.Bsize > int64(min(fs.Bavail, math.MaxInt64)) {
+	if err := unix.Fstatfs(fd, &fs); err == nil && fs.Blocks > 0 && uint64(size-1)/uint64(fs.Frsize) >= fs.Bavail {
 		return syscall.ENOSPC
 	}
 	for {

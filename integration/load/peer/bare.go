@@ -11,7 +11,7 @@ import (
 // A bare connection starts with one header: direction, size, length of the
 // path, path. A download is size raw bytes; an upload is answered with one
 // byte when all of them are in the file. For commands see
-// execBare, for streams in three steps mintBare.
+// execBare, for short streams mintBare.
 const (
 	down byte = 'D'
 	up   byte = 'U'
@@ -66,7 +66,7 @@ func answerBare(conn net.Conn, m *minted) error {
 	case claim:
 		return m.claimBare(conn, path)
 	case up:
-		if err := receive(conn, path, size); err != nil {
+		if err := receive(conn, path, size, Splice); err != nil {
 			return err
 		}
 		_, err = conn.Write([]byte{done})
@@ -89,13 +89,13 @@ func sendBare(conn net.Conn, path string, size int64) error {
 	return nil
 }
 
-// receive splices size bytes into a new file.
-func receive(conn net.Conn, path string, size int64) error {
+// receive brings size bytes into a new file.
+func receive(conn net.Conn, path string, size int64, way Way) error {
 	f, err := os.Create(path)
 	if err != nil {
 		return err
 	}
-	if _, err := io.CopyN(f, conn, size); err != nil {
+	if err := way(conn, f, size); err != nil {
 		f.Close()
 		return err
 	}
@@ -127,21 +127,13 @@ func BareRead(addr, path string, buf []byte) (int, error) {
 
 // BareDown copies a file of the server to a new file, by one of the ways of
 // this package.
-func BareDown(addr, path, local string, size int64, way func(net.Conn, *os.File, int64) error) error {
+func BareDown(addr, path, local string, size int64, way Way) error {
 	conn, err := BareOpen(addr, path, size)
 	if err != nil {
 		return err
 	}
 	defer conn.Close()
-	f, err := os.OpenFile(local, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o666)
-	if err != nil {
-		return err
-	}
-	if err := way(conn, f, size); err != nil {
-		f.Close()
-		return err
-	}
-	return f.Close()
+	return receive(conn, local, size, way)
 }
 
 // BareUp copies a file to a new file of the server.

@@ -2,7 +2,6 @@ package peer
 
 import (
 	"crypto/rand"
-	"encoding/binary"
 	"fmt"
 	"io"
 	"net"
@@ -124,9 +123,7 @@ func bareClaim(addr, token string, buf []byte) (int, error) {
 		return 0, err
 	}
 	defer conn.Close()
-	head := binary.BigEndian.AppendUint64([]byte{claim}, 0)
-	head = binary.BigEndian.AppendUint16(head, tokenSize)
-	if _, err := conn.Write(append(head, token...)); err != nil {
+	if err := writeHeader(conn, claim, token, 0); err != nil {
 		return 0, err
 	}
 	return io.ReadFull(conn, buf)

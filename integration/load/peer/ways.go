@@ -9,8 +9,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The ways of size bytes from a socket into a new file. Splice is that of the
-// bare pair; the others are there to show that no other way is faster.
+// Way is one of the ways of size bytes from a socket into a new file. Splice is
+// that of the bare pair; the others are there to show that none is faster.
+type Way func(conn net.Conn, f *os.File, size int64) error
 
 // Splice moves the pages through a pipe.
 func Splice(conn net.Conn, f *os.File, size int64) error {

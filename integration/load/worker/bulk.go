@@ -116,14 +116,9 @@ func bareBulk(req Request) error {
 	switch req.Op {
 	case "up":
 		return peer.BareUp(req.Addr, req.Remote, req.Local, req.Size)
-	case "down":
-		return peer.BareDown(req.Addr, req.Remote, req.Local, req.Size, peer.Splice)
-	case DownCopy:
-		return peer.BareDown(req.Addr, req.Remote, req.Local, req.Size, peer.CopyOver)
-	case DownPipeline:
-		return peer.BareDown(req.Addr, req.Remote, req.Local, req.Size, peer.Pipeline)
-	case DownMapped:
-		return peer.BareDown(req.Addr, req.Remote, req.Local, req.Size, peer.IntoMap)
+	case "down", DownCopy, DownPipeline, DownMapped:
+		way := map[string]peer.Way{"down": peer.Splice, DownCopy: peer.CopyOver, DownPipeline: peer.Pipeline, DownMapped: peer.IntoMap}[req.Op]
+		return peer.BareDown(req.Addr, req.Remote, req.Local, req.Size, way)
 	}
 	conn, err := peer.BareOpen(req.Addr, req.Remote, req.Size)
 	if err != nil {
