@@ -80,7 +80,7 @@ func (p *Pump) Send(conn net.Conn, r io.Reader, length sandbox.Optional[int64], 
 // unsentAll together, far below what the kernel has for all of TCP (tcp_mem,
 // see tcp(7)): beyond that it resets connections.
 const (
-	unsentEach  = 2 << 20
+	unsentEach  = 4 << 20
 	unsentAll   = 512 << 20
 	unsentLeast = 128 << 10
 )

@@ -12,7 +12,7 @@ import (
 )
 
 func TestUnsentShare(t *testing.T) {
-	for n, want := range map[int64]int{1: 2 << 20, 256: 2 << 20, 512: 1 << 20, 1024: 512 << 10, 4096: 128 << 10, 1 << 20: 128 << 10} {
+	for n, want := range map[int64]int{1: 4 << 20, 128: 4 << 20, 512: 1 << 20, 1024: 512 << 10, 4096: 128 << 10, 1 << 20: 128 << 10} {
 		if got := unsentShare(n); got != want {
 			t.Errorf("send %d may leave %d bytes unsent, want %d", n, got, want)
 		}
@@ -26,7 +26,7 @@ func TestSendBoundsUnsent(t *testing.T) {
 	for _, c := range []struct {
 		others int64
 		want   int
-	}{{0, 2 << 20}, {1023, 512 << 10}, {0, 2 << 20}} {
+	}{{0, 4 << 20}, {1023, 512 << 10}, {0, 4 << 20}} {
 		p.sends.Add(c.others)
 		conn := listening(t)
 		bound := 0

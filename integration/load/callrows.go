@@ -130,6 +130,7 @@ func (b *bench) calls() group {
 	ours := worker.Controld
 	stream := callCase{stack: ours, call: "stream", size: kib50}
 	bareStream := callCase{stack: bare, call: "stream", size: kib50}
+	bareShared := callCase{stack: bare, call: "shared stream", size: kib50}
 	g := group{name: "calls", rows: []row{
 		b.versus("stat p50 vs gRPC-Go unary", stat(ours), stat(grpcGo), 0.8, true),
 		b.versus("stat p50 vs bare jsonrpc2", stat(ours), stat(rpc2), 0.8, true),
@@ -140,6 +141,8 @@ func (b *bench) calls() group {
 		// What a connection of its own costs without any protocol.
 		told(b.versus("short stream p50 vs bare new connection", stream, read(bare), 1, true)),
 		told(b.versus("short stream p50 vs bare mint, new connection and verdict", stream, bareStream, 1, true)),
+		told(b.versus("short stream p50 vs the same three steps on a shared connection", stream, bareShared, 1, true)),
+		told(b.versus("short stream's floor: the three steps on a shared connection, p50 vs keep-alive GET", bareShared, read(netHTTP), 1, true)),
 		told(b.versus("short stream's floor: bare mint, new connection and verdict, p50 vs keep-alive GET", bareStream, read(netHTTP), 1, true)),
 		told(b.versus("short stream's floor: bare new connection p50 vs keep-alive GET", read(bare), read(netHTTP), 1, true)),
 	}}
@@ -149,7 +152,7 @@ func (b *bench) calls() group {
 	for _, stack := range []string{ours, grpcGo} {
 		g.trials = append(g.trials, b.callTrial(busy(stack, 16)), b.callTrial(busy(stack, 256)), b.callTrial(read(stack)))
 	}
-	g.trials = append(g.trials, b.callTrial(stream), b.callTrial(read(netHTTP)), b.callTrial(read(bare)), b.callTrial(bareStream))
+	g.trials = append(g.trials, b.callTrial(stream), b.callTrial(read(netHTTP)), b.callTrial(read(bare)), b.callTrial(bareStream), b.callTrial(bareShared))
 	return g
 }
 

@@ -63,6 +63,8 @@ func answerBare(conn net.Conn, m *minted) error {
 		return execBare(conn)
 	case mint:
 		return m.mintBare(conn, path, size)
+	case shared:
+		return m.serveShared(conn)
 	case claim:
 		return m.claimBare(conn, path)
 	case up:

@@ -64,6 +64,11 @@ func repeat(call func() error, end time.Time) ([]time.Duration, error) {
 	return took, nil
 }
 
+// bareShort are the short streams without a protocol, by call.
+var bareShort = map[string]func(addr, path string, buf []byte) func() (int, error){
+	"stream": peer.BareShort, "shared stream": peer.BareShared,
+}
+
 // caller returns the call of a stack.
 func (w *worker) caller(ctx context.Context, req Request) (func() error, error) {
 	switch req.Stack {
@@ -91,8 +96,8 @@ func (w *worker) caller(ctx context.Context, req Request) (func() error, error) 
 			return peer.BareExec(req.Addr), nil
 		}
 		buf := make([]byte, req.Size)
-		if req.Call == "stream" {
-			short := peer.BareShort(req.Addr, req.Remote, buf)
+		if ways := bareShort[req.Call]; ways != nil {
+			short := ways(req.Addr, req.Remote, buf)
 			return func() error {
 				n, err := short()
 				return whole(n, req.Size, err)
