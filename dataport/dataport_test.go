@@ -242,21 +242,21 @@ func TestSendAndReceive(t *testing.T) {
 		"copy, splice":      {func() io.Reader { return bytes.NewReader(pattern) }, 0},
 	} {
 		near, far := tcpPair(t)
-		pump := dataport.NewPump(time.Minute, tc.splices)
+		pump := dataport.NewPump(dataport.PumpOptions{Stall: time.Minute, Splices: tc.splices})
 		var hold sync.WaitGroup
 		if tc.splices == 1 {
 			// Another reception holds the one pipe.
 			_, other := tcpPair(t)
 			f, _ := os.Create(filepath.Join(dir, "held"))
 			hold.Go(func() {
-				pump.Receive(other, f, false, func() (sandbox.Optional[int64], bool) { return sandbox.Optional[int64]{}, false })
+				pump.Receive("", other, f, false, func() (sandbox.Optional[int64], bool) { return sandbox.Optional[int64]{}, false })
 			})
 			defer hold.Wait()
 			defer other.Close()
 		}
 		sent := make(chan error, 1)
 		go func() {
-			n, err := pump.Send(near, tc.reader(), sandbox.Some(int64(len(pattern))), never)
+			n, err := pump.Send("", near, tc.reader(), sandbox.Some(int64(len(pattern))), never)
 			if err == nil && n != int64(len(pattern)) {
 				err = fmt.Errorf("sent %d", n)
 			}
@@ -267,7 +267,7 @@ func TestSendAndReceive(t *testing.T) {
 			t.Fatal(err)
 		}
 		welcomed(t, far)
-		got, err := pump.Receive(far, out, false, func() (sandbox.Optional[int64], bool) { return sandbox.Some(int64(len(pattern))), false })
+		got, err := pump.Receive("", far, out, false, func() (sandbox.Optional[int64], bool) { return sandbox.Some(int64(len(pattern))), false })
 		if err != nil || got.Bytes != int64(len(pattern)) || got.More || got.EOF {
 			t.Fatalf("%s: %+v, %v", name, got, err)
 		}
@@ -284,10 +284,10 @@ func TestSendAndReceive(t *testing.T) {
 func TestReceiveSeesOneByteTooMany(t *testing.T) {
 	near, far := tcpPair(t)
 	io.WriteString(near, "12345")
-	pump := dataport.NewPump(time.Minute, 0)
+	pump := dataport.NewPump(dataport.PumpOptions{Stall: time.Minute})
 	near.CloseWrite()
 	out, _ := os.Create(filepath.Join(t.TempDir(), "out"))
-	got, err := pump.Receive(far, out, false, func() (sandbox.Optional[int64], bool) { return sandbox.Some(int64(4)), false })
+	got, err := pump.Receive("", far, out, false, func() (sandbox.Optional[int64], bool) { return sandbox.Some(int64(4)), false })
 	if err != nil || !got.More || got.Bytes != 4 {
 		t.Fatalf("%+v, %v", got, err)
 	}
@@ -296,7 +296,7 @@ func TestReceiveSeesOneByteTooMany(t *testing.T) {
 func TestReceiveIsInterruptedByACommit(t *testing.T) {
 	near, far := tcpPair(t)
 	io.WriteString(near, "1234")
-	pump := dataport.NewPump(time.Minute, 0)
+	pump := dataport.NewPump(dataport.PumpOptions{Stall: time.Minute})
 	out, _ := os.Create(filepath.Join(t.TempDir(), "out"))
 	var mu sync.Mutex
 	var want sandbox.Optional[int64]
@@ -307,7 +307,7 @@ func TestReceiveIsInterruptedByACommit(t *testing.T) {
 	}
 	done := make(chan result, 1)
 	go func() {
-		got, err := pump.Receive(far, out, false, func() (sandbox.Optional[int64], bool) {
+		got, err := pump.Receive("", far, out, false, func() (sandbox.Optional[int64], bool) {
 			select {
 			case asked <- struct{}{}:
 			default:
@@ -330,14 +330,14 @@ func TestReceiveIsInterruptedByACommit(t *testing.T) {
 
 func TestStalls(t *testing.T) {
 	const stall = 200 * time.Millisecond
-	pump := dataport.NewPump(stall, 0)
+	pump := dataport.NewPump(dataport.PumpOptions{Stall: stall})
 	near, far := tcpPair(t)
 	start := time.Now()
-	_, err := pump.Receive(far, io.Discard, false, func() (sandbox.Optional[int64], bool) { return sandbox.Optional[int64]{}, false })
+	_, err := pump.Receive("", far, io.Discard, false, func() (sandbox.Optional[int64], bool) { return sandbox.Optional[int64]{}, false })
 	if sandbox.KindOf(err) != sandbox.KindStalled || time.Since(start) < stall {
 		t.Fatalf("receive: %v after %v", err, time.Since(start))
 	}
-	_, err = pump.Send(near, zeros{}, sandbox.Optional[int64]{}, never)
+	_, err = pump.Send("", near, zeros{}, sandbox.Optional[int64]{}, never)
 	if sandbox.KindOf(err) != sandbox.KindStalled {
 		t.Fatalf("send: %v", err)
 	}
@@ -345,7 +345,7 @@ func TestStalls(t *testing.T) {
 
 // A peer that is slow but moves is no stall.
 func TestTrickleIsNoStall(t *testing.T) {
-	pump := dataport.NewPump(2*time.Second, 0)
+	pump := dataport.NewPump(dataport.PumpOptions{Stall: 2 * time.Second})
 	near, far := tcpPair(t)
 	go func() {
 		for range 12 {
@@ -355,7 +355,7 @@ func TestTrickleIsNoStall(t *testing.T) {
 		near.CloseWrite()
 	}()
 	out, _ := os.Create(filepath.Join(t.TempDir(), "out"))
-	got, err := pump.Receive(far, out, false, func() (sandbox.Optional[int64], bool) { return sandbox.Optional[int64]{}, false })
+	got, err := pump.Receive("", far, out, false, func() (sandbox.Optional[int64], bool) { return sandbox.Optional[int64]{}, false })
 	if err != nil || got.Bytes != 12 || !got.EOF {
 		t.Fatalf("%+v, %v", got, err)
 	}
@@ -369,7 +369,7 @@ func TestSendToAPeerThatIsGone(t *testing.T) {
 	near, far := tcpPair(t)
 	far.SetLinger(0)
 	far.Close()
-	_, err := dataport.NewPump(time.Minute, 0).Send(near, zeros{}, sandbox.Optional[int64]{}, never)
+	_, err := dataport.NewPump(dataport.PumpOptions{Stall: time.Minute}).Send("", near, zeros{}, sandbox.Optional[int64]{}, never)
 	if sandbox.KindOf(err) != sandbox.KindAborted {
 		t.Fatal(err)
 	}
@@ -382,7 +382,7 @@ func TestSendOfAFileThatIsTooShort(t *testing.T) {
 	os.WriteFile(path, []byte("123"), 0o600)
 	f, _ := os.Open(path)
 	defer f.Close()
-	n, err := dataport.NewPump(time.Minute, 0).Send(near, f, sandbox.Some(int64(5)), never)
+	n, err := dataport.NewPump(dataport.PumpOptions{Stall: time.Minute}).Send("", near, f, sandbox.Some(int64(5)), never)
 	if n != 3 || !errors.Is(err, io.ErrUnexpectedEOF) {
 		t.Fatalf("%d, %v", n, err)
 	}
@@ -440,7 +440,7 @@ func TestDurableReceptionKeepsEveryByte(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer out.Close()
-	got, err := dataport.NewPump(time.Minute, 0).Receive(far, out, true, func() (sandbox.Optional[int64], bool) { return sandbox.Some(int64(size)), false })
+	got, err := dataport.NewPump(dataport.PumpOptions{Stall: time.Minute}).Receive("", far, out, true, func() (sandbox.Optional[int64], bool) { return sandbox.Some(int64(size)), false })
 	if err != nil || got.Bytes != size {
 		t.Fatalf("%+v, %v", got, err)
 	}

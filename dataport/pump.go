@@ -8,6 +8,9 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/time/rate"
+
+	"github.com/controld/controld/fair"
 	"github.com/controld/controld/sandbox"
 )
 
@@ -26,17 +29,16 @@ var bufferPool = sync.Pool{New: func() any { b := make([]byte, chunk/4); return 
 type Pump struct {
 	stall   time.Duration
 	splices chan struct{} // one slot a splice pipe; nil: no bound
-	sends   atomic.Int64  // that run now
+	turns   *fair.Gate
+	quota   func(tenant string) *rate.Limiter
+	sends   atomic.Int64 // that run now
 }
 
-// NewPump returns a pump that gives up after stall without progress. At most
-// splices receptions use a pipe of the kernel at once, the others a buffer of
-// 1 MiB: an ordinary user gets 64 pipes of 1 MiB and then only slow small
-// ones, see pipe(7). Zero means no bound.
-func NewPump(stall time.Duration, splices int) *Pump {
-	p := &Pump{stall: stall}
-	if splices > 0 {
-		p.splices = make(chan struct{}, splices)
+// NewPump returns a pump. Nothing needs to be closed.
+func NewPump(o PumpOptions) *Pump {
+	p := &Pump{stall: o.Stall, turns: o.Turns, quota: o.Quota}
+	if o.Splices > 0 {
+		p.splices = make(chan struct{}, o.Splices)
 	}
 	return p
 }
@@ -51,12 +53,12 @@ func (p *Pump) tick() time.Duration { return min(p.stall/4, maxTick) }
 // a copy of so little costs less than a call of its own.
 const shortMost = 64<<10 - len(Welcome)
 
-// Send sends the welcome and length bytes of r, or all where length is not
-// known, and returns how many of r the socket took. ended is asked when a call
+// Send sends the welcome and length bytes of r for a tenant, or all where
+// length is not known, and returns how many of r the socket took. ended is asked when a call
 // was interrupted. A client that takes nothing for the stall time is
 // [sandbox.KindStalled], one that is gone [sandbox.KindAborted]; fewer bytes
 // than length, without an error of r, are io.ErrUnexpectedEOF.
-func (p *Pump) Send(conn net.Conn, r io.Reader, length sandbox.Optional[int64], ended func() bool) (int64, error) {
+func (p *Pump) Send(tenant string, conn net.Conn, r io.Reader, length sandbox.Optional[int64], ended func() bool) (int64, error) {
 	file, isFile := r.(*os.File)
 	if isFile && length.Known && length.Value <= int64(shortMost) {
 		return p.sendShort(conn, file, int(length.Value), ended)
@@ -67,12 +69,14 @@ func (p *Pump) Send(conn net.Conn, r io.Reader, length sandbox.Optional[int64], 
 	if _, err := p.write(conn, []byte(Welcome), ended); err != nil {
 		return 0, err
 	}
+	pace := p.pacer(tenant)
+	pace.smooth(conn)
 	if isFile {
 		if rf, ok := conn.(io.ReaderFrom); ok {
-			return p.sendFile(conn, rf, file, length, ended)
+			return p.sendFile(pace, conn, rf, file, length, ended)
 		}
 	}
-	return p.sendCopy(conn, r, length, ended)
+	return p.sendCopy(pace, conn, r, length, ended)
 }
 
 // What may lie in the kernel, not yet sent, is what a peer that does not read
@@ -107,7 +111,7 @@ func (p *Pump) sendShort(conn net.Conn, file *os.File, length int, ended func() 
 }
 
 // sendFile is the loop of sendfile(2).
-func (p *Pump) sendFile(conn net.Conn, to io.ReaderFrom, file *os.File, length sandbox.Optional[int64], ended func() bool) (int64, error) {
+func (p *Pump) sendFile(pace *pacer, conn net.Conn, to io.ReaderFrom, file *os.File, length sandbox.Optional[int64], ended func() bool) (int64, error) {
 	var sent int64
 	watch := p.watch()
 	var pieces sandbox.Pieces
@@ -116,11 +120,15 @@ func (p *Pump) sendFile(conn net.Conn, to io.ReaderFrom, file *os.File, length s
 		if length.Known {
 			want = min(want, length.Value-sent)
 		}
+		want, leave := pace.next(want)
 		conn.SetWriteDeadline(time.Now().Add(p.tick()))
 		if ended() {
+			leave()
 			return sent, errEnded
 		}
 		n, err := to.ReadFrom(&io.LimitedReader{R: file, N: want})
+		leave()
+		pace.pay(n, ended)
 		sent += n
 		if err := watch.after(conn, n, err); err != nil {
 			return sent, err
@@ -140,7 +148,7 @@ func short(length sandbox.Optional[int64]) error {
 }
 
 // sendCopy is the loop for everything that the kernel cannot send by itself.
-func (p *Pump) sendCopy(conn net.Conn, r io.Reader, length sandbox.Optional[int64], ended func() bool) (int64, error) {
+func (p *Pump) sendCopy(pace *pacer, conn net.Conn, r io.Reader, length sandbox.Optional[int64], ended func() bool) (int64, error) {
 	buf := bufferPool.Get().(*[]byte)
 	defer bufferPool.Put(buf)
 	var sent int64
@@ -149,8 +157,11 @@ func (p *Pump) sendCopy(conn net.Conn, r io.Reader, length sandbox.Optional[int6
 		if length.Known {
 			b = b[:min(int64(len(b)), length.Value-sent)]
 		}
-		n, rerr := r.Read(b)
+		most, leave := pace.next(int64(len(b)))
+		n, rerr := r.Read(b[:most])
 		m, err := p.write(conn, b[:n], ended)
+		leave()
+		pace.pay(int64(m), ended)
 		sent += int64(m)
 		if err != nil {
 			return sent, err

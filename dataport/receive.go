@@ -21,16 +21,18 @@ type Received struct {
 	More bool
 }
 
-// Receive moves what conn sends to w until as many bytes have arrived as
-// wanted names, or the peer ends, or wanted says that it is over. wanted is
-// asked again after every interruption (a deadline in the past). durable has a
-// large file written to its disk while it comes in, for the fsync to come.
-func (p *Pump) Receive(conn net.Conn, w io.Writer, durable bool, wanted func() (bytes sandbox.Optional[int64], over bool)) (Received, error) {
+// Receive moves what conn sends to w, for a tenant, until as many bytes have
+// arrived as wanted names, or the peer ends, or wanted says that it is over.
+// wanted is asked again after every interruption (a deadline in the past).
+// durable has a large file written to its disk while it comes in, for the
+// fsync to come.
+func (p *Pump) Receive(tenant string, conn net.Conn, w io.Writer, durable bool, wanted func() (bytes sandbox.Optional[int64], over bool)) (Received, error) {
 	var got Received
 	var disk *behind
 	if durable {
 		disk = newBehind(w)
 	}
+	pace := p.pacer(tenant)
 	watch := p.watch()
 	var pieces sandbox.Pieces
 	for {
@@ -50,7 +52,10 @@ func (p *Pump) Receive(conn net.Conn, w io.Writer, durable bool, wanted func() (
 			got.More = want.Value < got.Bytes || moreWaits(conn)
 			return got, nil
 		}
+		limit, leave := pace.next(limit)
 		n, err := p.receiveUpTo(conn, w, limit)
+		leave()
+		pace.pay(n, func() bool { _, over := wanted(); return over })
 		got.Bytes += n
 		if err == io.EOF {
 			got.EOF = true

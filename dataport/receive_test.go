@@ -18,7 +18,7 @@ import (
 // buffer of 1 MiB when something has come, and all that comes arrives.
 func TestWaitingReceptionsHoldNoBuffers(t *testing.T) {
 	const receptions, size = 64, 3 << 20
-	pump := dataport.NewPump(time.Minute, 1)
+	pump := dataport.NewPump(dataport.PumpOptions{Stall: time.Minute, Splices: 1})
 	heap := func() int64 {
 		var m runtime.MemStats
 		runtime.GC()
@@ -42,7 +42,7 @@ func TestWaitingReceptionsHoldNoBuffers(t *testing.T) {
 		t.Cleanup(func() { out.Close() })
 		var once sync.Once
 		all.Go(func() {
-			got, err := pump.Receive(far, out, false, func() (sandbox.Optional[int64], bool) {
+			got, err := pump.Receive("", far, out, false, func() (sandbox.Optional[int64], bool) {
 				once.Do(func() { asked <- struct{}{} })
 				return sandbox.Optional[int64]{}, false
 			})

@@ -48,7 +48,7 @@ func TestSendWelcomesFirst(t *testing.T) {
 				b, _ := io.ReadAll(far)
 				got <- b
 			}()
-			n, err := dataport.NewPump(time.Minute, 0).Send(near, f, sandbox.Some(int64(tt.want)), never)
+			n, err := dataport.NewPump(dataport.PumpOptions{Stall: time.Minute}).Send("", near, f, sandbox.Some(int64(tt.want)), never)
 			near.CloseWrite()
 			sent := content[:min(tt.have, tt.want)]
 			if n != int64(len(sent)) || !errors.Is(err, tt.err) {
@@ -76,7 +76,7 @@ func thisFile(t *testing.T) *os.File {
 func TestSendShortThatHasEnded(t *testing.T) {
 	f := thisFile(t)
 	near, _ := tcpPair(t)
-	n, err := dataport.NewPump(time.Minute, 0).Send(near, f, sandbox.Some(int64(100)), func() bool { return true })
+	n, err := dataport.NewPump(dataport.PumpOptions{Stall: time.Minute}).Send("", near, f, sandbox.Some(int64(100)), func() bool { return true })
 	if n != 0 || err == nil {
 		t.Fatalf("%d, %v", n, err)
 	}
@@ -99,7 +99,7 @@ func TestSendShortInOne(t *testing.T) {
 	f := thisFile(t)
 	near, _ := tcpPair(t)
 	to := &writes{TCPConn: near}
-	n, err := dataport.NewPump(time.Minute, 0).Send(to, f, sandbox.Some(int64(100)), never)
+	n, err := dataport.NewPump(dataport.PumpOptions{Stall: time.Minute}).Send("", to, f, sandbox.Some(int64(100)), never)
 	if n != 100 || err != nil || !slices.Equal(to.all, []int{len(dataport.Welcome) + 100}) {
 		t.Fatalf("%d bytes in writes of %d, %v", n, to.all, err)
 	}

@@ -30,6 +30,16 @@ func boundUnsent(conn net.Conn, bytes int) {
 	})
 }
 
+// paceSocket has the kernel send at most so many bytes a second.
+func paceSocket(conn net.Conn, bytesPerSecond uint64) {
+	if _, ok := conn.(*net.TCPConn); !ok {
+		return
+	}
+	control(conn, func(fd int) {
+		unix.SetsockoptUint64(fd, unix.SOL_SOCKET, unix.SO_MAX_PACING_RATE, bytesPerSecond)
+	})
+}
+
 // peekNow tells whether a byte can be read without waiting; false, false
 // where the connection has no descriptor.
 func peekNow(conn net.Conn) (waits, known bool) {

@@ -36,3 +36,6 @@ func peerDead(net.Conn) bool { return false }
 
 // listenConfig has keepalive set on each connection.
 func listenConfig() net.ListenConfig { return net.ListenConfig{KeepAliveConfig: keepAlive()} }
+
+// paceSocket is not to be had on this system.
+func paceSocket(net.Conn, uint64) {}

@@ -22,7 +22,7 @@ func TestUnsentShare(t *testing.T) {
 // TestSendBoundsUnsent looks at the sockets of sends: one behind many others
 // may take less ahead of its peer, and what has ended is not counted.
 func TestSendBoundsUnsent(t *testing.T) {
-	p := NewPump(time.Minute, 0)
+	p := NewPump(PumpOptions{Stall: time.Minute})
 	for _, c := range []struct {
 		others int64
 		want   int
@@ -30,7 +30,7 @@ func TestSendBoundsUnsent(t *testing.T) {
 		p.sends.Add(c.others)
 		conn := listening(t)
 		bound := 0
-		_, err := p.Send(conn, strings.NewReader("x"), sandbox.Some(int64(1)), func() bool {
+		_, err := p.Send("", conn, strings.NewReader("x"), sandbox.Some(int64(1)), func() bool {
 			bound = unsentBound(t, conn)
 			return true
 		})

@@ -6,10 +6,14 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"runtime"
 	"sync"
+	"time"
 
 	"github.com/google/uuid"
+	"golang.org/x/time/rate"
 
+	"github.com/controld/controld/fair"
 	"github.com/controld/controld/rpc"
 	"github.com/controld/controld/rpc/server"
 	"github.com/controld/controld/sandbox"
@@ -32,7 +36,8 @@ type Config struct {
 
 // Host keeps sandboxes. It implements server.Host. The caller closes it.
 type Host struct {
-	cfg Config
+	cfg    Config
+	births *fair.Gate // of commands
 
 	mu      sync.Mutex
 	closed  bool
@@ -44,8 +49,9 @@ var _ server.Host = (*Host)(nil)
 
 // tenant is what one tenant has and uses.
 type tenant struct {
-	connections, calls gauge
-	sandboxes          map[string]*starting
+	connections, calls, execs gauge
+	bytes                     *rate.Limiter
+	sandboxes                 map[string]*starting
 }
 
 // starting is a sandbox that starts, runs or could not be started.
@@ -70,7 +76,15 @@ func New(cfg Config) (*Host, error) {
 			return nil, err
 		}
 	}
-	return &Host{cfg: cfg, tokens: cfg.Tokens, tenants: make(map[string]*tenant)}, nil
+	return &Host{cfg: cfg, births: newBirths(), tokens: cfg.Tokens, tenants: make(map[string]*tenant)}, nil
+}
+
+// newBirths returns the gate of commands: so many as keep all processors busy
+// while a start waits, or no more than there are processors while tenants
+// compete for them.
+func newBirths() *fair.Gate {
+	n := runtime.NumCPU()
+	return fair.New(fair.Options{Alone: 4 * n, Shared: n, Linger: time.Second})
 }
 
 // Epoch names this life of the host.
@@ -95,12 +109,31 @@ func (h *Host) SetQuotas(q Quotas) {
 }
 
 func (t *tenant) bound(q Quotas) {
-	t.connections.mu.Lock()
-	t.connections.most = q.Connections
-	t.connections.mu.Unlock()
-	t.calls.mu.Lock()
-	t.calls.most = q.Calls
-	t.calls.mu.Unlock()
+	t.connections.bound(q.Connections)
+	t.calls.bound(q.Calls)
+	t.execs.bound(q.Execs)
+	limit, burst := rate.Inf, 0
+	if q.BytesPerSecond > 0 {
+		// So much at once that a look at the time costs little, and so little
+		// that the rate holds over a second.
+		limit, burst = rate.Limit(q.BytesPerSecond), int(max(q.BytesPerSecond/16, 1))
+	}
+	t.bytes.SetLimit(limit)
+	t.bytes.SetBurst(burst)
+}
+
+// BytesPerSecond returns what bounds the transfers of a tenant, nil where
+// nothing does.
+func (h *Host) BytesPerSecond(tenantName string) *rate.Limiter {
+	if l := h.tenant(tenantName).bytes; l.Limit() != rate.Inf {
+		return l
+	}
+	return nil
+}
+
+// bounded returns the backend on which the tenant's quotas hold.
+func (h *Host) bounded(name string, t *tenant, b sandbox.Backend) *bounded {
+	return &bounded{Backend: b, tenant: name, calls: &t.calls, execs: &t.execs, births: h.births}
 }
 
 // Backend returns a tenant's sandbox, which it starts where it does not run.
@@ -110,7 +143,7 @@ func (h *Host) Backend(ctx context.Context, tenantName, name string) (sandbox.Ba
 	if err != nil {
 		return nil, err
 	}
-	return &bounded{Backend: s.instance.Backend(), calls: &h.tenant(tenantName).calls}, nil
+	return h.bounded(tenantName, h.tenant(tenantName), s.instance.Backend()), nil
 }
 
 // Open implements server.Host.
@@ -138,7 +171,7 @@ func (h *Host) Open(ctx context.Context, hello rpc.HelloParams, _ net.Addr) (*se
 	}
 	return &server.Session{
 		Tenant: grant.Tenant, Sandbox: hello.Sandbox,
-		Backend: &bounded{Backend: s.instance.Backend(), calls: &t.calls},
+		Backend: h.bounded(grant.Tenant, t, s.instance.Backend()),
 		Info:    s.info, Epoch: s.info.Epoch,
 		Closed:  s.instance.Done(),
 		Release: t.connections.give,
@@ -150,8 +183,8 @@ func (h *Host) tenant(name string) *tenant {
 	defer h.mu.Unlock()
 	t := h.tenants[name]
 	if t == nil {
-		t = &tenant{sandboxes: make(map[string]*starting)}
-		t.connections.what, t.calls.what = "connections", "calls"
+		t = &tenant{sandboxes: make(map[string]*starting), bytes: rate.NewLimiter(rate.Inf, 0)}
+		t.connections.what, t.calls.what, t.execs.what = "connections", "calls", "commands"
 		t.bound(h.cfg.Quotas)
 		h.tenants[name] = t
 	}

@@ -5,10 +5,13 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/controld/controld/rpc"
 	"github.com/controld/controld/sandbox"
@@ -23,6 +26,7 @@ type driver struct {
 	mu     sync.Mutex
 	last   *instance
 	specs  []sandboxhost.Spec
+	exec   func(ctx context.Context) // what a command does
 }
 
 func (d *driver) Name() string { return "test" }
@@ -37,18 +41,19 @@ func (d *driver) Start(_ context.Context, spec sandboxhost.Spec) (sandboxhost.In
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.last = &instance{spec: spec, done: make(chan struct{})}
+	d.last = &instance{spec: spec, exec: d.exec, done: make(chan struct{})}
 	d.specs = append(d.specs, spec)
 	return d.last, nil
 }
 
 type instance struct {
 	spec sandboxhost.Spec
+	exec func(ctx context.Context)
 	once sync.Once
 	done chan struct{}
 }
 
-func (i *instance) Backend() sandbox.Backend { return backend{spec: i.spec} }
+func (i *instance) Backend() sandbox.Backend { return backend{spec: i.spec, exec: i.exec} }
 func (i *instance) Done() <-chan struct{}    { return i.done }
 func (i *instance) Stop() error              { i.once.Do(func() { close(i.done) }); return nil }
 
@@ -56,6 +61,12 @@ func (i *instance) Stop() error              { i.once.Do(func() { close(i.done) 
 type backend struct {
 	sandbox.Backend
 	spec sandboxhost.Spec
+	exec func(ctx context.Context)
+}
+
+func (b backend) Exec(ctx context.Context, _ string, _ sandbox.ExecOptions) (sandbox.ShellResult, error) {
+	b.exec(ctx)
+	return sandbox.ShellResult{}, nil
 }
 
 func (b backend) Info(context.Context) (sandbox.Info, error) {
@@ -199,6 +210,118 @@ func TestQuotas(t *testing.T) {
 	if _, err := s.Backend.Exists(gone, "f", sandbox.ExistsOptions{}); err != nil {
 		t.Error(err)
 	}
+}
+
+func TestQuotaOfCommands(t *testing.T) {
+	begun := make(chan struct{})
+	d := &driver{exec: func(ctx context.Context) { begun <- struct{}{}; <-ctx.Done() }}
+	h := newHost(t, d, sandboxhost.Quotas{Execs: 1})
+	one, err := h.Backend(t.Context(), "acme", "one")
+	if err != nil {
+		t.Fatal(err)
+	}
+	two, err := h.Backend(t.Context(), "acme", "two")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	run := func(b sandbox.Backend) {
+		b.Exec(ctx, "", sandbox.ExecOptions{})
+		close(ended)
+	}
+	go run(one)
+	<-begun
+	_, err = two.Exec(ctx, "", sandbox.ExecOptions{})
+	var e *sandbox.Error
+	if !errors.As(err, &e) || e.Kind != sandbox.KindResourceExhausted || e.Limit != sandbox.Some(int64(1)) || e.RetryAfter <= 0 {
+		t.Errorf("%v", err)
+	}
+	cancel()
+	<-ended
+	ended = make(chan struct{})
+	ctx, cancel = context.WithCancel(t.Context())
+	go run(two)
+	<-begun
+	cancel()
+	<-ended
+}
+
+// TestFewCommandsDoNotWaitForMany: a command of one tenant starts behind a few
+// of another's, not behind all that wait.
+func TestFewCommandsDoNotWaitForMany(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		processors := make(chan struct{}, runtime.NumCPU())
+		d := &driver{exec: func(context.Context) {
+			processors <- struct{}{}
+			time.Sleep(time.Millisecond)
+			<-processors
+		}}
+		h := newHost(t, d, sandboxhost.Quotas{})
+		many, err := h.Backend(t.Context(), "many", "default")
+		if err != nil {
+			t.Fatal(err)
+		}
+		few, err := h.Backend(t.Context(), "few", "default")
+		if err != nil {
+			t.Fatal(err)
+		}
+		var all sync.WaitGroup
+		for range 500 {
+			all.Go(func() { many.Exec(t.Context(), "", sandbox.ExecOptions{}) })
+		}
+		synctest.Wait()
+		for i := range 10 {
+			began := time.Now()
+			if _, err := few.Exec(t.Context(), "", sandbox.ExecOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			// The first meets those that had started before it came.
+			if took, most := time.Since(began), 10*time.Millisecond; took > most {
+				t.Errorf("command %d took %v", i, took)
+			}
+		}
+		all.Wait()
+	})
+}
+
+// TestCancelledBeforeItsTurn: a command that waits for its turn can be given
+// up and never runs.
+func TestCancelledBeforeItsTurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var ran atomic.Int32
+		hold := make(chan struct{})
+		d := &driver{exec: func(context.Context) { ran.Add(1); <-hold }}
+		h := newHost(t, d, sandboxhost.Quotas{})
+		b, err := h.Backend(t.Context(), "acme", "default")
+		if err != nil {
+			t.Fatal(err)
+		}
+		var all sync.WaitGroup
+		for range 4 * runtime.NumCPU() {
+			all.Go(func() { b.Exec(t.Context(), "", sandbox.ExecOptions{}) })
+		}
+		synctest.Wait()
+		before := ran.Load()
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() {
+			_, err := b.Exec(ctx, "", sandbox.ExecOptions{})
+			ended <- err
+		}()
+		synctest.Wait()
+		cancel()
+		if err := <-ended; sandbox.KindOf(err) != sandbox.KindCancelled {
+			t.Errorf("%v", err)
+		}
+		time.Sleep(time.Second) // every turn is over by now
+		synctest.Wait()
+		if n := ran.Load(); n != before {
+			t.Errorf("%d commands ran, want %d", n, before)
+		}
+		close(hold)
+		all.Wait()
+	})
 }
 
 func TestClosedHost(t *testing.T) {

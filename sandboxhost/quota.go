@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/controld/controld/fair"
 	"github.com/controld/controld/sandbox"
 )
 
@@ -15,6 +16,10 @@ type Quotas struct {
 	Connections int
 	// Calls that run at once (1,024).
 	Calls int
+	// Execs are commands that run at once (512).
+	Execs int
+	// BytesPerSecond is what its transfers move in all; zero means no bound.
+	BytesPerSecond int64
 }
 
 func (q *Quotas) fill() {
@@ -23,6 +28,9 @@ func (q *Quotas) fill() {
 	}
 	if q.Calls <= 0 {
 		q.Calls = 1024
+	}
+	if q.Execs <= 0 {
+		q.Execs = 512
 	}
 }
 
@@ -47,6 +55,13 @@ func (g *gauge) take(op string) error {
 	return nil
 }
 
+// bound changes the bound; what is over it goes on.
+func (g *gauge) bound(most int) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.most = most
+}
+
 func (g *gauge) give() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -56,7 +71,9 @@ func (g *gauge) give() {
 // bounded is a backend on which a tenant's calls are counted.
 type bounded struct {
 	sandbox.Backend
-	calls *gauge
+	tenant       string
+	calls, execs *gauge
+	births       *fair.Gate
 }
 
 // counted runs one call of a bounded backend.
@@ -111,9 +128,26 @@ func (b *bounded) Rm(ctx context.Context, path string, opts sandbox.RmOptions) e
 	return err
 }
 
-// Exec implements [sandbox.API].
+// birthTime is how long a command has a turn: as long as most of them take,
+// and long enough for its shell to start. It runs on without.
+const birthTime = 10 * time.Millisecond
+
+// Exec implements [sandbox.API]. Commands start in turns, so that one of a
+// tenant with few does not wait for all of a tenant with many.
 func (b *bounded) Exec(ctx context.Context, command string, opts sandbox.ExecOptions) (sandbox.ShellResult, error) {
-	return counted(b, "exec", func() (sandbox.ShellResult, error) { return b.Backend.Exec(ctx, command, opts) })
+	return counted(b, "exec", func() (sandbox.ShellResult, error) {
+		if err := b.execs.take("exec"); err != nil {
+			return sandbox.ShellResult{}, err
+		}
+		defer b.execs.give()
+		leave, err := b.births.Enter(ctx, b.tenant)
+		if err != nil {
+			return sandbox.ShellResult{}, sandbox.Cancelled(ctx, "exec", "")
+		}
+		defer leave()
+		defer time.AfterFunc(birthTime, leave).Stop()
+		return b.Backend.Exec(ctx, command, opts)
+	})
 }
 
 // ReadFileStream implements [sandbox.API]. A stream that is open is a

@@ -107,17 +107,26 @@ func (tb *Table) reserve(name string) error {
 		tb.tenants[name] = tn
 	}
 	if tn.live >= tb.cfg.MaxLive {
-		return &sandbox.Error{Kind: sandbox.KindResourceExhausted, Op: "mint", Message: "too many transfers at once",
-			Limit: sandbox.Some(int64(tb.cfg.MaxLive)), RetryAfter: time.Second}
+		return exhausted("too many transfers at once", tb.cfg.MaxLive)
+	}
+	if tn.tokens >= tb.cfg.MaxTokens {
+		return exhausted("too many transfers wait for their connections", tb.cfg.MaxTokens)
 	}
 	tn.live++
+	tn.tokens++
 	return nil
+}
+
+func exhausted(what string, limit int) *sandbox.Error {
+	return &sandbox.Error{Kind: sandbox.KindResourceExhausted, Op: "mint", Message: what,
+		Limit: sandbox.Some(int64(limit)), RetryAfter: time.Second}
 }
 
 func (tb *Table) unreserve(name string) {
 	tb.mu.Lock()
 	defer tb.mu.Unlock()
 	tb.tenants[name].live--
+	tb.tenants[name].tokens--
 	tb.broadcast()
 }
 

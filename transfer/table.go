@@ -22,6 +22,9 @@ type Config struct {
 	MaxKept int
 	// MaxLive is how many transfers of a tenant may live at once (1,024).
 	MaxLive int
+	// MaxTokens is how many of those may wait for their connection, each with
+	// an open file (1,024).
+	MaxTokens int
 	// FetchGrace is how long a drain waits for a verdict to be fetched (5 s).
 	FetchGrace time.Duration
 }
@@ -39,6 +42,9 @@ func (c *Config) fill() {
 	}
 	if c.MaxLive <= 0 {
 		c.MaxLive = 1024
+	}
+	if c.MaxTokens <= 0 {
+		c.MaxTokens = 1024
 	}
 	if c.FetchGrace <= 0 {
 		c.FetchGrace = 5 * time.Second
@@ -70,8 +76,20 @@ type Table struct {
 
 // tenant is the share of one tenant in the table.
 type tenant struct {
-	live int
-	kept []*Transfer // ended ones, oldest first
+	live   int
+	tokens int         // of those that are live
+	kept   []*Transfer // ended ones, oldest first
+}
+
+// burn forgets a token; the caller holds the lock. It returns whether it was
+// there.
+func (tb *Table) burn(t *Transfer) bool {
+	held := tb.tokens[t.key] == t
+	if held {
+		delete(tb.tokens, t.key)
+		tb.tenants[t.owner.Tenant].tokens--
+	}
+	return held
 }
 
 // NewTable returns an empty table.
@@ -100,7 +118,7 @@ func (tb *Table) Claim(token string, session any) (*Transfer, error) {
 		tb.mu.Unlock()
 		return nil, tokenInvalid()
 	}
-	delete(tb.tokens, key)
+	tb.burn(t)
 	tb.mu.Unlock()
 
 	t.mu.Lock()
@@ -126,8 +144,7 @@ func tokenInvalid() *sandbox.Error {
 
 func (tb *Table) expire(t *Transfer) {
 	tb.mu.Lock()
-	held := tb.tokens[t.key] == t
-	delete(tb.tokens, t.key)
+	held := tb.burn(t)
 	tb.mu.Unlock()
 	if held {
 		expired := tokenInvalid()
@@ -155,7 +172,7 @@ func (tb *Table) ended(t *Transfer) {
 	}
 	tb.mu.Lock()
 	defer tb.mu.Unlock()
-	delete(tb.tokens, t.key)
+	tb.burn(t)
 	tn := tb.tenants[t.owner.Tenant]
 	tn.live--
 	tn.kept = append(tn.kept, t)

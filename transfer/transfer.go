@@ -100,6 +100,9 @@ func (t *Transfer) Source() sandbox.Source { return t.source }
 // Sink returns where a write transfer's bytes go.
 func (t *Transfer) Sink() sandbox.Sink { return t.sink }
 
+// Tenant is whose transfer it is.
+func (t *Transfer) Tenant() string { return t.owner.Tenant }
+
 // Durable tells whether a write will be synced to its disk.
 func (t *Transfer) Durable() bool { return t.durable }
 

@@ -512,6 +512,40 @@ func TestTenantLimit(t *testing.T) {
 	}
 }
 
+// TestTokenLimit: what waits for its connection is bounded by itself; claimed,
+// expired and aborted ones do not count.
+func TestTokenLimit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tb := transfer.NewTable(transfer.Config{MaxTokens: 1, TokenTTL: time.Second})
+		defer tb.Close(errors.New("end"))
+		full := func() {
+			t.Helper()
+			_, _, err := tb.MintRead(t.Context(), acme, func(context.Context) (sandbox.Source, error) { return &fakeSource{}, nil })
+			var e *sandbox.Error
+			if wantKind(t, err, sandbox.KindResourceExhausted); !errors.As(err, &e) || e.Limit != sandbox.Some(int64(1)) || e.RetryAfter <= 0 {
+				t.Fatalf("%+v", e)
+			}
+		}
+		_, token := mintRead(t, tb, acme, &fakeSource{})
+		full()
+		if _, err := tb.Claim(token, nil); err != nil {
+			t.Fatal(err)
+		}
+		mintRead(t, tb, acme, &fakeSource{})
+		full()
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		waiting, _ := mintRead(t, tb, acme, &fakeSource{})
+		full()
+		waiting.Abort(t.Context())
+		_, _, err := tb.MintRead(t.Context(), acme, func(context.Context) (sandbox.Source, error) { return nil, errors.New("no") })
+		if sandbox.KindOf(err) == sandbox.KindResourceExhausted {
+			t.Fatal(err)
+		}
+		mintRead(t, tb, acme, &fakeSource{})
+	})
+}
+
 func TestFailedOpenMintsNothing(t *testing.T) {
 	tb := transfer.NewTable(transfer.Config{})
 	_, _, err := tb.MintRead(t.Context(), acme, func(context.Context) (sandbox.Source, error) {

@@ -113,7 +113,7 @@ func (c *Config) fill() {
 		c.Transfers = transfer.NewTable(transfer.Config{TokenTTL: l.TokenTTL, Kept: l.KeptOutcomes})
 	}
 	if c.Pump == nil {
-		c.Pump = dataport.NewPump(l.StallTimeout, 0)
+		c.Pump = dataport.NewPump(dataport.PumpOptions{Stall: l.StallTimeout})
 	}
 	if c.DataURLs == nil {
 		c.DataURLs = func(net.Addr) []string { return nil }

@@ -66,7 +66,7 @@ func (d *dataConn) send(conn net.Conn) {
 	src := d.t.Source()
 	var length sandbox.Optional[int64]
 	length.Value, length.Known = src.Length()
-	sent, err := d.pump.Send(conn, src.Reader(), length, d.ended)
+	sent, err := d.pump.Send(d.t.Tenant(), conn, src.Reader(), length, d.ended)
 	if err != nil {
 		err = dataport.Classify(err)
 	}
@@ -76,7 +76,7 @@ func (d *dataConn) send(conn net.Conn) {
 // receive pumps a write: the data may end before or after the commit that
 // names its count, and the end of data is never the verdict.
 func (d *dataConn) receive(conn net.Conn) {
-	got, err := d.pump.Receive(conn, d.t.Sink().Writer(), d.t.Durable(), d.t.Wanted)
+	got, err := d.pump.Receive(d.t.Tenant(), conn, d.t.Sink().Writer(), d.t.Durable(), d.t.Wanted)
 	if err != nil {
 		d.t.Fail(dataport.Classify(err))
 		return

@@ -43,7 +43,9 @@ type Config struct {
 
 	MaxConnections           int   `koanf:"max-connections"`
 	MaxCalls                 int   `koanf:"max-calls"`
+	MaxExecs                 int   `koanf:"max-execs"`
 	MaxTransfers             int   `koanf:"max-transfers"`
+	MaxTokens                int   `koanf:"max-tokens"`
 	MaxMessageBytes          int64 `koanf:"max-message-bytes"`
 	MaxInflight              int   `koanf:"max-inflight"`
 	MaxQueued                int   `koanf:"max-queued"`
@@ -52,6 +54,9 @@ type Config struct {
 	MaxBufferedBytes         int64 `koanf:"max-buffered-bytes"`
 	MaxOutputBytes           int64 `koanf:"max-output-bytes"`
 	MaxBufferedInflightBytes int64 `koanf:"max-buffered-inflight-bytes"`
+	// MaxBytesPerSecond is what the transfers of one tenant move in all; 0 is
+	// as fast as it goes.
+	MaxBytesPerSecond int64 `koanf:"max-bytes-per-second"`
 	// MaxSplices bounds the pipes that uploads hold at once; 0 is 48 for an
 	// ordinary user, who gets only 64 large ones, and unbounded for root.
 	MaxSplices int `koanf:"max-splices"`
@@ -80,7 +85,9 @@ func Default() Config {
 
 		MaxConnections:           1024,
 		MaxCalls:                 1024,
+		MaxExecs:                 512,
 		MaxTransfers:             1024,
+		MaxTokens:                1024,
 		MaxMessageBytes:          l.MaxMessageBytes,
 		MaxInflight:              l.MaxInflight,
 		MaxQueued:                l.MaxQueued,
@@ -121,7 +128,7 @@ func (c Config) Limits() sandbox.Limits {
 }
 
 func (c Config) quotas() sandboxhost.Quotas {
-	return sandboxhost.Quotas{Connections: c.MaxConnections, Calls: c.MaxCalls}
+	return sandboxhost.Quotas{Connections: c.MaxConnections, Calls: c.MaxCalls, Execs: c.MaxExecs, BytesPerSecond: c.MaxBytesPerSecond}
 }
 
 // Check tells what is wrong with a configuration, without touching anything.
@@ -189,7 +196,8 @@ func (c Config) checkNumbers() error {
 		}
 	}
 	for key, n := range map[string]int64{
-		"max-connections": int64(c.MaxConnections), "max-calls": int64(c.MaxCalls), "max-transfers": int64(c.MaxTransfers),
+		"max-connections": int64(c.MaxConnections), "max-calls": int64(c.MaxCalls), "max-execs": int64(c.MaxExecs), "max-transfers": int64(c.MaxTransfers),
+		"max-tokens":        int64(c.MaxTokens),
 		"max-message-bytes": c.MaxMessageBytes, "max-inflight": int64(c.MaxInflight), "max-queued": int64(c.MaxQueued),
 		"max-waiting-transfers": int64(c.MaxWaitingTransfers), "max-batch": int64(c.MaxBatch),
 		"max-buffered-bytes": c.MaxBufferedBytes, "max-output-bytes": c.MaxOutputBytes,
@@ -199,8 +207,10 @@ func (c Config) checkNumbers() error {
 			return fmt.Errorf("%s: %d is not above 0", key, n)
 		}
 	}
-	if c.MaxSplices < 0 {
-		return fmt.Errorf("max-splices: %d is below 0", c.MaxSplices)
+	for key, n := range map[string]int64{"max-splices": int64(c.MaxSplices), "max-bytes-per-second": c.MaxBytesPerSecond} {
+		if n < 0 {
+			return fmt.Errorf("%s: %d is below 0", key, n)
+		}
 	}
 	return nil
 }

@@ -9,14 +9,17 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"runtime"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	sdaemon "github.com/coreos/go-systemd/v22/daemon"
 	"github.com/google/uuid"
 	"github.com/rs/zerolog"
 
 	"github.com/controld/controld/dataport"
+	"github.com/controld/controld/fair"
 	"github.com/controld/controld/rpc/server"
 	"github.com/controld/controld/sandbox"
 	"github.com/controld/controld/sandbox/local"
@@ -136,14 +139,22 @@ func (d *Daemon) open() error {
 		return fmt.Errorf("state-dir: %w", err)
 	}
 	d.log.Warn().Str("driver", d.cfg.Driver).Msg("this driver is no isolation: commands run as this user on this machine")
-	d.transfers = transfer.NewTable(transfer.Config{TokenTTL: d.cfg.TokenTTL, Kept: d.cfg.KeptOutcomes, MaxLive: d.cfg.MaxTransfers})
+	d.transfers = transfer.NewTable(transfer.Config{TokenTTL: d.cfg.TokenTTL, Kept: d.cfg.KeptOutcomes, MaxLive: d.cfg.MaxTransfers, MaxTokens: d.cfg.MaxTokens})
 	d.server = server.New(server.Config{
 		Host: d.host, Transfers: d.transfers, Limits: d.cfg.Limits(), ServerName: "controld/" + d.opts.Version,
 		DataURLs: func(net.Addr) []string { return d.dataURLs },
-		Pump:     dataport.NewPump(d.cfg.StallTimeout, d.splices()),
+		Pump:     d.newPump(),
 		Log:      events(d.log),
 	})
 	return nil
+}
+
+// newPump returns the pump of all transfers, which tenants share.
+func (d *Daemon) newPump() *dataport.Pump {
+	return dataport.NewPump(dataport.PumpOptions{
+		Stall: d.cfg.StallTimeout, Splices: d.splices(), Quota: d.host.BytesPerSecond,
+		Turns: fair.New(fair.Options{Shared: max(runtime.NumCPU()/2, 1), Linger: 500 * time.Millisecond}),
+	})
 }
 
 func (d *Daemon) splices() int {
