@@ -14,7 +14,8 @@ need() { # need COMMAND PACKAGE: a command that tests use
 	command -v "$1" >/dev/null && return
 	if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
 		say "installing $2"
-		{ apt-get install -y -qq "$2" || { apt-get update -qq && apt-get install -y -qq "$2"; }; } >/dev/null 2>&1 && return
+		{ apt-get install -y -qq --no-install-recommends "$2" ||
+			{ apt-get update -qq && apt-get install -y -qq --no-install-recommends "$2"; }; } >/dev/null 2>&1 && return
 	fi
 	echo "missing: $1 (Debian package $2); the tests that use it are left out"
 }
@@ -45,6 +46,9 @@ build() {
 unit() {
 	say "tests, with the race detector"
 	need strace strace
+	need qemu-system-x86_64 qemu-system-x86
+	need mkfs.ext4 e2fsprogs
+	need busybox busybox-static
 	go test -race -shuffle=on -timeout 15m ./...
 }
 

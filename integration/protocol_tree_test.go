@@ -2,11 +2,13 @@ package integration
 
 import (
 	"fmt"
+	"io"
 	"os"
 	"strings"
 	"syscall"
 	"testing"
 
+	"github.com/controld/controld/sandbox/local"
 	"github.com/controld/controld/sandboxhost/daemon"
 )
 
@@ -187,4 +189,18 @@ func TestWireKillPending(t *testing.T) {
 	}
 	set("THAWED")
 	awaitEnd(t, pids)
+}
+
+// TestWireLimitsThatCannotBeHeld: P9.16. That they hold where they can is shown
+// in a machine of its own, see integration/guest.
+func TestWireLimitsThatCannotBeHeld(t *testing.T) {
+	cfg := wireConfig(t)
+	cfg.Cgroups, cfg.ExecMemory = string(local.CgroupsOff), 1<<20
+	d, err := daemon.New(cfg, daemon.Options{Log: io.Discard})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := d.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "exec-memory") {
+		t.Errorf("started: %v", err)
+	}
 }

@@ -168,6 +168,8 @@ func settingFlags(f *pflag.FlagSet) {
 	f.String("tokens", "", "file of tokens, see controld token new")
 	f.String("driver", d.Driver, "kind of isolation: host (none)")
 	f.String("cgroups", d.Cgroups, "hold process trees by cgroups: auto or off")
+	f.Int64("exec-memory", 0, "bytes of memory that a command and its processes may use (0: no bound; needs cgroup v2)")
+	f.Int64("exec-processes", 0, "processes and threads that a command may have at once (0: no bound; needs cgroup v2)")
 	f.Bool("insecure", false, "allow to listen in the clear beyond this machine")
 	f.String("ready-file", "", "JSON file written when every listener accepts")
 	f.Duration("drain-timeout", d.DrainTimeout, "how long SIGTERM waits for what runs")

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -14,7 +15,7 @@ import (
 )
 
 // patience is ten times what the longest of these takes.
-const patience = 4 * time.Minute
+const patience = 6 * time.Minute
 
 func newLab(t *testing.T) (context.Context, *guest.Lab) {
 	t.Helper()
@@ -150,4 +151,36 @@ func TestClockSteps(t *testing.T) {
 		said(t, m, "step")
 	}
 	said(t, m, "done")
+}
+
+// TestLimitsOfCommands: P9.16. Memory and processes of a command are bounded by
+// cgroups, in the root and where a service manager puts the daemon, and its
+// neighbours do not notice.
+func TestLimitsOfCommands(t *testing.T) {
+	ctx, lab := newLab(t)
+	for _, where := range []string{"root", "service"} {
+		m := boot(t, ctx, lab, "", "limits", where)
+		if tree := said(t, m, "tree"); tree[0] != "cgroup" {
+			t.Errorf("%s: trees are held by %s", where, tree)
+		}
+		got := map[string]string{}
+		for range 4 {
+			words := said(t, m, "exec")
+			got[words[0]] = strings.Join(words[1:], " ")
+		}
+		said(t, m, "done")
+		t.Logf("%s: %v", where, got)
+		for name, want := range map[string]string{
+			"modest": "exited 0 - fine-",
+			"memory": "oom_killed 137 KILL- -",
+			"below":  "oom_killed 137 KILL- -",
+		} {
+			if got[name] != want {
+				t.Errorf("%s: %s ended as %q, want %q", where, name, got[name], want)
+			}
+		}
+		if forks := got["forks"]; !strings.HasPrefix(forks, "exited ") || strings.HasPrefix(forks, "exited 0") {
+			t.Errorf("%s: a command that forks without end ended as %q", where, forks)
+		}
+	}
 }

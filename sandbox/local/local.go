@@ -83,11 +83,15 @@ func New(o Options) (*Sandbox, error) {
 		Walk:   o.Cgroups == CgroupsOff,
 		Name:   proctree.CgroupPrefix + newUUID(),
 		Env:    "HOME=" + o.DefaultCwd,
+		Limits: proctree.Limits(o.Each),
 		Record: s.journal.remains,
 	})
 	if err != nil {
 		s.null.Close()
 		s.journal.close()
+		if errors.Is(err, proctree.ErrNoLimits) {
+			return nil, &sandbox.Error{Kind: sandbox.KindUnsupported, Op: "new", Message: err.Error(), Err: err}
+		}
 		return nil, fail("new", "", err)
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())

@@ -25,10 +25,22 @@ type Options struct {
 	StateDir string
 	// Cgroups is CgroupsAuto where empty.
 	Cgroups Cgroups
+	// Each bounds the processes of each command; [New] fails where cgroups
+	// cannot hold it.
+	Each Each
 	// Limits are the defaults of the protocol where zero.
 	Limits sandbox.Limits
 	// Tenant and Sandbox are names for Info.
 	Tenant, Sandbox string
 	// Epoch names this life of the sandbox; a new UUID where empty.
 	Epoch string
+}
+
+// Each bounds one command with all its processes. Zero means no bound.
+type Each struct {
+	// Memory in bytes, swap included. A command over it is killed whole and
+	// its result says oom_killed.
+	Memory int64
+	// Processes and threads at once; a fork beyond fails.
+	Processes int64
 }

@@ -30,6 +30,10 @@ type Config struct {
 	Driver string `koanf:"driver"`
 	// Cgroups tells the host driver how to hold process trees: auto or off.
 	Cgroups string `koanf:"cgroups"`
+	// ExecMemory and ExecProcesses bound each command; 0 is no bound. The
+	// daemon does not start where cgroups cannot hold them.
+	ExecMemory    int64 `koanf:"exec-memory"`
+	ExecProcesses int64 `koanf:"exec-processes"`
 	// Insecure allows to listen in the clear beyond this machine.
 	Insecure bool `koanf:"insecure"`
 	// ReadyFile is written when every listener accepts.
@@ -131,6 +135,11 @@ func (c Config) quotas() sandboxhost.Quotas {
 	return sandboxhost.Quotas{Connections: c.MaxConnections, Calls: c.MaxCalls, Execs: c.MaxExecs, BytesPerSecond: c.MaxBytesPerSecond}
 }
 
+// driver returns the one that the configuration names.
+func (c Config) driver() host.Driver {
+	return host.Driver{Cgroups: local.Cgroups(c.Cgroups), Each: local.Each{Memory: c.ExecMemory, Processes: c.ExecProcesses}}
+}
+
 // Check tells what is wrong with a configuration, without touching anything.
 func (c Config) Check() error {
 	if c.Tokens == "" {
@@ -207,7 +216,8 @@ func (c Config) checkNumbers() error {
 			return fmt.Errorf("%s: %d is not above 0", key, n)
 		}
 	}
-	for key, n := range map[string]int64{"max-splices": int64(c.MaxSplices), "max-bytes-per-second": c.MaxBytesPerSecond} {
+	for key, n := range map[string]int64{"max-splices": int64(c.MaxSplices), "max-bytes-per-second": c.MaxBytesPerSecond,
+		"exec-memory": c.ExecMemory, "exec-processes": c.ExecProcesses} {
 		if n < 0 {
 			return fmt.Errorf("%s: %d is below 0", key, n)
 		}

@@ -24,7 +24,6 @@ import (
 	"github.com/controld/controld/sandbox"
 	"github.com/controld/controld/sandbox/local"
 	"github.com/controld/controld/sandboxhost"
-	"github.com/controld/controld/sandboxhost/driver/host"
 	"github.com/controld/controld/transfer"
 )
 
@@ -130,8 +129,12 @@ func (d *Daemon) open() error {
 	if err := local.Sweep(filepath.Join(d.cfg.StateDir, "journal")); err != nil {
 		d.log.Warn().Err(err).Msg("sweeping what an earlier daemon left")
 	}
+	if err := d.checkDriver(); err != nil {
+		d.lock.Close()
+		return err
+	}
 	d.host, err = sandboxhost.New(sandboxhost.Config{
-		StateDir: d.cfg.StateDir, Driver: host.Driver{Cgroups: local.Cgroups(d.cfg.Cgroups)}, Tokens: tokens,
+		StateDir: d.cfg.StateDir, Driver: d.cfg.driver(), Tokens: tokens,
 		Limits: d.cfg.Limits(), Quotas: d.cfg.quotas(), Epoch: uuid.NewString(),
 	})
 	if err != nil {
@@ -146,6 +149,20 @@ func (d *Daemon) open() error {
 		Pump:     d.newPump(),
 		Log:      events(d.log),
 	})
+	return nil
+}
+
+// checkDriver proves that the limits of commands hold, where there are any.
+func (d *Daemon) checkDriver() error {
+	driver := d.cfg.driver()
+	if driver.Each == (local.Each{}) {
+		return nil
+	}
+	dir := filepath.Join(d.cfg.StateDir, "check")
+	defer os.RemoveAll(dir)
+	if err := driver.Check(dir); err != nil {
+		return fmt.Errorf("exec-memory, exec-processes: %w", err)
+	}
 	return nil
 }
 

@@ -3,6 +3,7 @@
 package proctree
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -19,8 +20,9 @@ const maxFree = 64
 
 // cgroups is a directory of cgroups, one a tree.
 type cgroups struct {
-	dir   string
-	marks *marks
+	dir    string
+	marks  *marks
+	limits Limits
 
 	mu   sync.Mutex
 	free []*cgroup
@@ -28,27 +30,35 @@ type cgroups struct {
 }
 
 // openCgroups makes the forest's own cgroup below the one this process is in,
-// and proves that processes can be started in it; nil where they cannot.
-func openCgroups(o Options, m *marks) *cgroups {
+// and proves that processes can be started in it; nil where they cannot. Where
+// they can, but without the limits that were asked for, it is an error.
+func openCgroups(o Options, m *marks) (*cgroups, error) {
 	parent, ok := ownCgroup()
 	if !ok {
-		return nil
+		return nil, nil
 	}
-	c := &cgroups{dir: filepath.Join(parent, o.Name), marks: m}
+	if filepath.Base(parent) == ownLeaf { // moved there for an earlier forest
+		parent = filepath.Dir(parent)
+	}
+	c := &cgroups{dir: filepath.Join(parent, o.Name), marks: m, limits: o.Limits}
 	if o.Record != nil && o.Record(Remains{Cgroup: c.dir}) != nil {
-		return nil
+		return nil, nil
 	}
 	if err := os.Mkdir(c.dir, 0o755); err != nil {
-		return nil
+		return nil, nil
+	}
+	if err := c.limits.delegate(parent, c.dir); err != nil {
+		c.close()
+		return nil, fmt.Errorf("%w: %w", ErrNoLimits, err)
 	}
 	if !c.works() {
 		c.close()
-		return nil
+		return nil, nil
 	}
 	if m != nil && m.tags {
 		m.slots = newSlots(m.base)
 	}
-	return c
+	return c, nil
 }
 
 // works starts a process in a cgroup of the forest.
@@ -111,8 +121,10 @@ func (c *cgroups) make(dir string) (*cgroup, error) {
 		return nil, err
 	}
 	g := &cgroup{all: c, mark: c.marks.next(), dir: dir, fd: -1, events: -1}
-	var err error
-	if g.fd, err = unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0); err == nil {
+	err := c.limits.apply(dir)
+	if err != nil {
+		// nothing is open yet
+	} else if g.fd, err = unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0); err == nil {
 		if g.events, err = unix.Openat(g.fd, "cgroup.events", unix.O_RDONLY|unix.O_CLOEXEC, 0); err == nil {
 			err = unix.Faccessat(g.fd, "cgroup.kill", unix.W_OK, 0)
 		}

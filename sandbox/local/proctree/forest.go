@@ -29,10 +29,25 @@ type Options struct {
 	// Env is a string of the environment that all commands get. It helps to
 	// tell them from other children of this process.
 	Env string
+	// Limits bound each tree. What has bounds needs cgroups: without them, or
+	// without the controllers, Open fails with [ErrNoLimits].
+	Limits Limits
 	// Record is told what has to go if this process dies, before (a cgroup)
 	// or as soon as (a process) it exists. See Sweep.
 	Record func(Remains) error
 }
+
+// Limits bound one tree of processes. Zero means no bound.
+type Limits struct {
+	// Memory in bytes, swap included: a tree that needs more is killed whole.
+	Memory int64
+	// Processes and threads at once: a fork beyond fails with EAGAIN.
+	Processes int64
+}
+
+// ErrNoLimits is returned by Open where limits are asked for and cannot be
+// held.
+var ErrNoLimits = errors.New("proctree: limits need the memory and pids controllers of cgroup v2")
 
 // Forest is a set of process trees.
 type Forest struct {
@@ -99,9 +114,16 @@ func Open(o Options) (*Forest, error) {
 		}
 	}
 	if !o.Walk {
-		if c := openCgroups(o, f.marks); c != nil {
+		c, err := openCgroups(o, f.marks)
+		if err != nil {
+			return nil, err
+		}
+		if c != nil {
 			f.kind = c
 		}
+	}
+	if f.kind == nil && o.Limits != (Limits{}) {
+		return nil, ErrNoLimits
 	}
 	if f.kind == nil {
 		w, err := openWalk(o, f.marks)

@@ -18,6 +18,8 @@ const Name = "host"
 type Driver struct {
 	// Cgroups says how process trees are held, see package local.
 	Cgroups local.Cgroups
+	// Each bounds each command.
+	Each local.Each
 }
 
 var _ sandboxhost.Driver = Driver{}
@@ -25,12 +27,23 @@ var _ sandboxhost.Driver = Driver{}
 // Name implements [sandboxhost.Driver].
 func (Driver) Name() string { return Name }
 
+// Check proves that commands can be started as the driver is told to: it has a
+// sandbox in dir for a moment.
+func (d Driver) Check(dir string) error {
+	sb, err := local.New(local.Options{DefaultCwd: dir, Cgroups: d.Cgroups, Each: d.Each})
+	if err != nil {
+		return err
+	}
+	return sb.Close()
+}
+
 // Start implements [sandboxhost.Driver].
 func (d Driver) Start(_ context.Context, spec sandboxhost.Spec) (sandboxhost.Instance, error) {
 	sb, err := local.New(local.Options{
 		DefaultCwd: spec.Dir,
 		StateDir:   spec.Journal,
 		Cgroups:    d.Cgroups,
+		Each:       d.Each,
 		Limits:     spec.Limits,
 		Tenant:     spec.Tenant,
 		Sandbox:    spec.Sandbox,
