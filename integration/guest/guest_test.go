@@ -153,6 +153,32 @@ func TestClockSteps(t *testing.T) {
 	said(t, m, "done")
 }
 
+// TestDeadPeers: P4.15. A peer that is cut off without a word is noticed by
+// both sides, and what it held is free again: connections, idle and busy,
+// commands, transfers.
+func TestDeadPeers(t *testing.T) {
+	ctx, lab := newLab(t)
+	m := boot(t, ctx, lab, "", "dead-peer")
+	for range 2 {
+		words, err := m.Said()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if words[0] == "failed" {
+			t.Fatal(words)
+		}
+		took := time.Duration(number(t, words[2])) * time.Millisecond
+		t.Logf("the %s noticed within %v: %s", words[0], took, words[1])
+		if took > 60*time.Second { // 45 s are promised to a machine that is not emulated
+			t.Errorf("the %s took %v", words[0], took)
+		}
+		if words[0] == "client" && words[1] != "connection_lost,connection_lost,connection_lost" {
+			t.Errorf("the client's calls ended with %s", words[1])
+		}
+	}
+	said(t, m, "done")
+}
+
 // TestLimitsOfCommands: P9.16. Memory and processes of a command are bounded by
 // cgroups, in the root and where a service manager puts the daemon, and its
 // neighbours do not notice.

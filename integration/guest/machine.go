@@ -43,7 +43,7 @@ func NewLab(ctx context.Context, dir string) (*Lab, error) {
 	if out, err := build.CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("%w: %s", err, out)
 	}
-	return l, l.kernel.initrd(l.initrd, init, busybox, "virtio_pci", "virtio_blk")
+	return l, l.kernel.initrd(l.initrd, init, busybox, "virtio_pci", "virtio_blk", "veth")
 }
 
 // NewDisk makes a disk with an empty ext4 file system and returns its path.

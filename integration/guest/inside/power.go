@@ -15,10 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/controld/controld/adapter"
 	"github.com/controld/controld/sandbox"
-	"github.com/controld/controld/sandboxhost"
-	"github.com/controld/controld/sandboxhost/daemon"
 )
 
 // names is how many files are written in turns.
@@ -95,39 +92,6 @@ func replace(name string, content []byte, data, dir bool) error {
 	}
 	defer d.Close()
 	return d.Sync()
-}
-
-// serve runs a daemon and returns a client of it.
-func serve(ctx context.Context, adjust func(*daemon.Config)) (*adapter.Sandbox, func(), error) {
-	secret, line, err := sandboxhost.NewSecret(sandboxhost.Grant{Tenant: "guest", Sandbox: sandboxhost.AnySandbox})
-	if err != nil {
-		return nil, nil, err
-	}
-	cfg := daemon.Default()
-	cfg.Control, cfg.Data = []string{"tcp://127.0.0.1:0"}, []string{"tcp://127.0.0.1:0"}
-	cfg.StateDir, cfg.Tokens, cfg.LogLevel = "/tmp/state", "/tmp/tokens", "error"
-	if adjust != nil {
-		adjust(&cfg)
-	}
-	if err := sandboxhost.AppendToken(cfg.Tokens, line); err != nil {
-		return nil, nil, err
-	}
-	ready := make(chan daemon.Ready, 1)
-	d, err := daemon.New(cfg, daemon.Options{Ready: func(r daemon.Ready) { ready <- r }})
-	if err != nil {
-		return nil, nil, err
-	}
-	ctx, cancel := context.WithCancel(ctx)
-	ended := make(chan error, 1)
-	go func() { ended <- d.Run(ctx) }()
-	select {
-	case r := <-ready:
-		sb, err := adapter.New(adapter.Options{Control: r.Control[0], Token: secret})
-		return sb, func() { sb.Close(); cancel(); <-ended }, err
-	case err := <-ended:
-		cancel()
-		return nil, nil, err
-	}
 }
 
 // check says which version each file has, and of what is not whole that it is
