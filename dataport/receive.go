@@ -181,8 +181,16 @@ func moreWaits(conn net.Conn) bool {
 	if waits, known := peekNow(conn); known {
 		return waits
 	}
-	conn.SetReadDeadline(time.Now())
 	var b [1]byte
+	conn.SetReadDeadline(time.Now())
+	if n, _ := conn.Read(b[:]); n > 0 {
+		return true
+	}
+	if waits, known := peekNow(Bare(conn)); !known || !waits {
+		return false
+	}
+	// What waits below TLS may be a goodbye as well as data.
+	conn.SetReadDeadline(time.Now().Add(lingerTime))
 	n, _ := conn.Read(b[:])
 	return n > 0
 }

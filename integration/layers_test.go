@@ -36,10 +36,11 @@ var layers = []layer{
 	{room: "transfer", allow: []string{"sandbox"}, outside: []string{"github.com/google/uuid"}, why: "the state machine knows no bytes"},
 	{room: "dataport", allow: []string{"sandbox"}, why: "the pumps know no JSON"},
 	{room: "rpc/server", allow: []string{"sandbox", "rpc", "transfer", "dataport"}, why: "the server serves any backend"},
+	{room: "rpc/server/gate", allow: []string{"dataport"}, why: "the gate knows no protocol"},
 	{room: "adapter", allow: []string{"sandbox", "rpc", "dataport"}, forbid: []string{"github.com/rs/zerolog", "os/exec", module + "/rpc/server"},
 		why: "the adapter is linked into somebody else's program"},
 	{room: "sandboxhost", allow: []string{"sandbox", "sandbox/local", "rpc", "rpc/server", "adapter", "dataport", "transfer"}, why: "the host is no daemon"},
-	{room: "sandboxhost/daemon", allow: []string{"sandbox", "sandbox/local", "rpc", "rpc/server", "adapter", "dataport", "transfer", "sandboxhost", "sandboxhost/driver/host"},
+	{room: "sandboxhost/daemon", allow: []string{"sandbox", "sandbox/local", "rpc", "rpc/server", "rpc/server/gate", "adapter", "dataport", "transfer", "sandboxhost", "sandboxhost/driver/host"},
 		why: "the composition knows no flags"},
 	{room: "cmd/runtime-demo", allow: []string{"sandbox", "sandbox/local", "adapter", "sandboxhost/daemon"}, why: "the demo is a runtime, not a part of the daemon"},
 }

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/controld/controld/rpc"
+	"github.com/controld/controld/rpc/server"
 	"github.com/controld/controld/sandbox"
 	"github.com/controld/controld/sandboxhost"
 )
@@ -124,13 +125,13 @@ func TestAnotherLifeHasAnotherEpoch(t *testing.T) {
 	d := &driver{}
 	h := newHost(t, d, sandboxhost.Quotas{})
 	hello := rpc.HelloParams{Token: "secret", Sandbox: "one"}
-	first, err := h.Open(t.Context(), hello, nil)
+	first, err := h.Open(t.Context(), hello, server.Visitor{})
 	if err != nil || first.Epoch != h.Epoch() {
 		t.Fatalf("%+v, %v", first, err)
 	}
 	d.last.Stop()
 	<-first.Closed
-	second, err := h.Open(t.Context(), hello, nil)
+	second, err := h.Open(t.Context(), hello, server.Visitor{})
 	if err != nil || second.Epoch == first.Epoch {
 		t.Fatalf("%+v, %v", second, err)
 	}
@@ -160,7 +161,7 @@ func TestPlaces(t *testing.T) {
 func TestQuotas(t *testing.T) {
 	h := newHost(t, &driver{}, sandboxhost.Quotas{Connections: 1, Calls: 1})
 	hello := rpc.HelloParams{Token: "secret", Sandbox: "one"}
-	s, err := h.Open(t.Context(), hello, nil)
+	s, err := h.Open(t.Context(), hello, server.Visitor{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -171,10 +172,10 @@ func TestQuotas(t *testing.T) {
 			t.Errorf("%v", err)
 		}
 	}
-	_, err = h.Open(t.Context(), hello, nil)
+	_, err = h.Open(t.Context(), hello, server.Visitor{})
 	exhausted(err)
 	s.Release()
-	if s, err = h.Open(t.Context(), hello, nil); err != nil {
+	if s, err = h.Open(t.Context(), hello, server.Visitor{}); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())

@@ -128,6 +128,7 @@ func (tb *Table) register(t *Transfer) bool {
 		return false
 	}
 	tb.tokens[t.key] = t
+	tb.known[t.key] = struct{}{}
 	tb.ids[t.ID] = t
 	return true
 }

@@ -2,6 +2,7 @@ package transfer
 
 import (
 	"crypto/sha256"
+	"errors"
 	"sync"
 	"time"
 
@@ -64,6 +65,7 @@ type Table struct {
 	closed  bool
 	changed chan struct{} // closed and replaced when anything changes
 	tokens  map[tokenKey]*Transfer
+	known   map[tokenKey]struct{} // every token of a transfer in ids, spent or not
 	ids     map[string]*Transfer
 	tenants map[string]*tenant
 }
@@ -81,6 +83,7 @@ func NewTable(cfg Config) *Table {
 		cfg:     cfg,
 		changed: make(chan struct{}),
 		tokens:  make(map[tokenKey]*Transfer),
+		known:   make(map[tokenKey]struct{}),
 		ids:     make(map[string]*Transfer),
 		tenants: make(map[string]*tenant),
 	}
@@ -89,16 +92,32 @@ func NewTable(cfg Config) *Table {
 // TokenTTL is how long a token waits for its connection.
 func (tb *Table) TokenTTL() time.Duration { return tb.cfg.TokenTTL }
 
+// ErrNeverMinted is wrapped in the error of a claim whose token belongs to no
+// transfer that is remembered: it was guessed, or is old.
+var ErrNeverMinted = errors.New("no transfer has this token")
+
 // Claim takes a token, once: whoever comes second gets
 // [sandbox.KindTokenInvalid], as does everybody else who has none. session is
 // that of the stream it was presented on, nil on the data port.
 func (tb *Table) Claim(token string, session any) (*Transfer, error) {
+	return tb.ClaimOf(token, session, nil)
+}
+
+// ClaimOf is like [Table.Claim] for a peer to whom not every tenant's transfers
+// are open, by mine. A token of somebody else's is answered like any other
+// wrong one, and stays good.
+func (tb *Table) ClaimOf(token string, session any, mine func(tenant string) bool) (*Transfer, error) {
 	key := sha256.Sum256([]byte(token))
 	tb.mu.Lock()
 	t := tb.tokens[key]
-	if t == nil || t.session() != session {
+	if t == nil || t.session() != session || mine != nil && !mine(t.owner.Tenant) {
+		_, known := tb.known[key]
 		tb.mu.Unlock()
-		return nil, tokenInvalid()
+		err := tokenInvalid()
+		if !known {
+			err.Err = ErrNeverMinted
+		}
+		return nil, err
 	}
 	delete(tb.tokens, key)
 	tb.mu.Unlock()
@@ -162,6 +181,7 @@ func (tb *Table) ended(t *Transfer) {
 	if len(tn.kept) > tb.cfg.MaxKept {
 		oldest := tn.kept[0]
 		delete(tb.ids, oldest.ID)
+		delete(tb.known, oldest.key)
 		if oldest.retain != nil {
 			oldest.retain.Stop() // or its timer would hold it for its whole time
 		}
@@ -178,6 +198,7 @@ func (tb *Table) discard(t *Transfer) {
 	tb.mu.Lock()
 	defer tb.mu.Unlock()
 	delete(tb.ids, t.ID)
+	delete(tb.known, t.key)
 	tn := tb.tenants[t.owner.Tenant]
 	for i, k := range tn.kept {
 		if k == t {

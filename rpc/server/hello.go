@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/controld/controld/rpc"
+	"github.com/controld/controld/rpc/server/gate"
 	"github.com/controld/controld/sandbox"
 )
 
@@ -28,18 +29,26 @@ func (c *conn) greet(r *rpc.Request) (*rpc.Message, step) {
 			Protocols: []int{rpc.ProtocolVersion}}, hangUp)
 	case r.Err != nil:
 		return fail(r.Err, goOn)
+	case p.NoToken && !c.s.cfg.CertificateLogin:
+		return fail(&sandbox.Error{Kind: sandbox.KindInvalidParams, Message: "token is missing"}, goOn)
 	case p.Mux != "" && p.Mux != rpc.MuxYamux:
 		return fail(&sandbox.Error{Kind: sandbox.KindInvalidRequest, Message: "mux must be \"yamux\""}, goOn)
 	case c.s.isDraining():
 		return fail(unavailable(sandbox.ReasonDraining, sandbox.OutcomeNone), goOn)
 	}
+	if wait := c.s.cfg.Gate.Wait(gate.Hello, c.guest.Source); wait > 0 {
+		return fail(&sandbox.Error{Kind: sandbox.KindResourceExhausted, Message: "too many failed hellos came from there",
+			Limit: sandbox.Some(int64(c.s.cfg.Gate.Allowed(gate.Hello))), RetryAfter: wait}, hangUp)
+	}
 	session, err := c.open(*p)
 	if sandbox.KindOf(err) == sandbox.KindUnauthenticated {
+		c.s.cfg.Gate.Failed(gate.Hello, c.guest.Source)
 		return fail(err, hangUp)
 	}
 	if err != nil {
 		return fail(err, goOn)
 	}
+	c.guest.place.Leave()
 	c.peer = newPeer(c.s, session, c.nc.LocalAddr(), p.Mux != "")
 	c.lines.SetMost(int(c.s.cfg.Limits.MaxMessageBytes))
 	if c.peer.mux {
@@ -57,7 +66,7 @@ func (c *conn) open(p rpc.HelloParams) (*Session, error) {
 	}
 	ctx, cancel := context.WithDeadline(c.ctx, deadline)
 	defer cancel()
-	session, err := c.s.cfg.Host.Open(ctx, p, c.nc.RemoteAddr())
+	session, err := c.s.cfg.Host.Open(ctx, p, c.guest.Visitor)
 	if err != nil {
 		if deadline != c.deadline {
 			c.hello.Reset(time.Until(c.deadline))

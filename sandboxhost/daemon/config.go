@@ -2,11 +2,13 @@ package daemon
 
 import (
 	"fmt"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"time"
 
 	"github.com/controld/controld/dataport"
+	"github.com/controld/controld/rpc/server/gate"
 	"github.com/controld/controld/sandbox"
 	"github.com/controld/controld/sandbox/local"
 	"github.com/controld/controld/sandboxhost"
@@ -30,8 +32,27 @@ type Config struct {
 	Driver string `koanf:"driver"`
 	// Cgroups tells the host driver how to hold process trees: auto or off.
 	Cgroups string `koanf:"cgroups"`
+	// TLSCert and TLSKey are the PEM files of what tls endpoints show.
+	TLSCert string `koanf:"tls-cert"`
+	TLSKey  string `koanf:"tls-key"`
+	// TLSClientCA is the PEM file of those who sign clients' certificates;
+	// with it every tls endpoint asks for one.
+	TLSClientCA string `koanf:"tls-client-ca"`
+	// TLSClientDeny is a file of SHA-256 sums of certificates that are not
+	// accepted all the same.
+	TLSClientDeny string `koanf:"tls-client-deny"`
+	// TLSClientLogin lets a client certificate stand for a token.
+	TLSClientLogin bool `koanf:"tls-client-login"`
 	// Insecure allows to listen in the clear beyond this machine.
 	Insecure bool `koanf:"insecure"`
+	// InsecureDataFrom are the networks whose peers plain data endpoints
+	// accept; with it these may listen beyond this machine.
+	InsecureDataFrom []string `koanf:"insecure-data-from"`
+	// UnixAllowUID are users whose processes Unix sockets accept, beside the
+	// daemon's own and root.
+	UnixAllowUID []int `koanf:"unix-allow-uid"`
+	// AuditLog is the file that takes who did what; none where empty.
+	AuditLog string `koanf:"audit-log"`
 	// ReadyFile is written when every listener accepts.
 	ReadyFile string `koanf:"ready-file"`
 
@@ -40,6 +61,19 @@ type Config struct {
 	WriteTimeout time.Duration `koanf:"write-timeout"`
 	TokenTTL     time.Duration `koanf:"token-ttl"`
 	KeptOutcomes time.Duration `koanf:"kept-outcomes"`
+
+	// MaxUnauthenticated bounds the connections that have not authenticated,
+	// MaxUnauthenticatedEach those of one source; 0 is no bound.
+	MaxUnauthenticated     int `koanf:"max-unauthenticated"`
+	MaxUnauthenticatedEach int `koanf:"max-unauthenticated-each"`
+	// MaxFailedHellos, MaxFailedHandshakes and MaxFailedTokens are the
+	// failures of one source in FailureWindow behind which it is kept out, at
+	// most FailureWait long; 0 is never.
+	MaxFailedHellos     int           `koanf:"max-failed-hellos"`
+	MaxFailedHandshakes int           `koanf:"max-failed-handshakes"`
+	MaxFailedTokens     int           `koanf:"max-failed-tokens"`
+	FailureWindow       time.Duration `koanf:"failure-window"`
+	FailureWait         time.Duration `koanf:"failure-wait"`
 
 	MaxConnections           int   `koanf:"max-connections"`
 	MaxCalls                 int   `koanf:"max-calls"`
@@ -77,6 +111,14 @@ func Default() Config {
 		WriteTimeout: l.WriteTimeout,
 		TokenTTL:     l.TokenTTL,
 		KeptOutcomes: l.KeptOutcomes,
+
+		MaxUnauthenticated:     8192,
+		MaxUnauthenticatedEach: 2048,
+		MaxFailedHellos:        100,
+		MaxFailedHandshakes:    100,
+		MaxFailedTokens:        10000,
+		FailureWindow:          time.Minute,
+		FailureWait:            time.Minute,
 
 		MaxConnections:           1024,
 		MaxCalls:                 1024,
@@ -138,8 +180,10 @@ func (c Config) Check() error {
 	if len(c.Control) == 0 || len(c.Data) == 0 {
 		return fmt.Errorf("control, data: at least one URL each")
 	}
-	if err := c.checkURLs(); err != nil {
-		return err
+	for _, err := range []error{c.checkTLS(), c.checkURLs(), c.checkNetworks()} {
+		if err != nil {
+			return err
+		}
 	}
 	if err := c.checkNumbers(); err != nil {
 		return err
@@ -166,8 +210,8 @@ func (c Config) checkURLs() error {
 			if err != nil {
 				return fmt.Errorf("%s: %w", key, err)
 			}
-			if !e.Private() && !e.Encrypted() && !c.Insecure {
-				return fmt.Errorf("%s: %s would speak in the clear beyond this machine; say --insecure if that is meant", key, u)
+			if err := c.checkReach(key, u, e); err != nil {
+				return err
 			}
 		}
 	}
@@ -179,10 +223,79 @@ func (c Config) checkURLs() error {
 	return nil
 }
 
+// checkReach refuses to speak in the clear beyond this machine.
+func (c Config) checkReach(key, url string, e dataport.Endpoint) error {
+	switch {
+	case e.Encrypted() && c.TLSCert == "":
+		return fmt.Errorf("%s: %s needs --tls-cert and --tls-key", key, url)
+	case e.Private() || e.Encrypted() || c.Insecure:
+		return nil
+	case key == "data" && len(c.InsecureDataFrom) > 0:
+		return nil
+	case key == "data":
+		return fmt.Errorf("%s: %s would speak in the clear beyond this machine; say --insecure if that is meant, or --insecure-data-from NETWORK, or tls://", key, url)
+	}
+	return fmt.Errorf("%s: %s would speak in the clear beyond this machine; say --insecure if that is meant, or tls://", key, url)
+}
+
+func (c Config) checkTLS() error {
+	switch {
+	case (c.TLSCert == "") != (c.TLSKey == ""):
+		return fmt.Errorf("tls-cert, tls-key: one does not go without the other")
+	case c.TLSClientCA != "" && c.TLSCert == "":
+		return fmt.Errorf("tls-client-ca: there is no --tls-cert to go with it")
+	case c.TLSClientDeny != "" && c.TLSClientCA == "":
+		return fmt.Errorf("tls-client-deny: there is no --tls-client-ca to go with it")
+	case c.TLSClientLogin && c.TLSClientCA == "":
+		return fmt.Errorf("tls-client-login: there is no --tls-client-ca to go with it")
+	}
+	return nil
+}
+
+func (c Config) checkNetworks() error {
+	if _, err := c.plainDataFrom(); err != nil {
+		return err
+	}
+	for _, uid := range c.UnixAllowUID {
+		if uid < 0 {
+			return fmt.Errorf("unix-allow-uid: %d is no user", uid)
+		}
+	}
+	return nil
+}
+
+// plainDataFrom are the networks of InsecureDataFrom.
+func (c Config) plainDataFrom() ([]netip.Prefix, error) {
+	var out []netip.Prefix
+	for _, s := range c.InsecureDataFrom {
+		network, err := netip.ParsePrefix(s)
+		if err != nil {
+			return nil, fmt.Errorf("insecure-data-from: %q is no network such as 10.0.0.0/8", s)
+		}
+		out = append(out, network.Masked())
+	}
+	return out, nil
+}
+
+// gateLimits bound those who have not authenticated. Most descriptors are kept
+// for those who have.
+func (c Config) gateLimits() gate.Limits {
+	l := gate.Limits{
+		Strangers: c.MaxUnauthenticated, StrangersEach: c.MaxUnauthenticatedEach,
+		Hellos: c.MaxFailedHellos, Handshakes: c.MaxFailedHandshakes, Tokens: c.MaxFailedTokens,
+		Window: c.FailureWindow, Longest: c.FailureWait,
+	}
+	if quarter := descriptors() / 4; l.Strangers == 0 || l.Strangers > quarter {
+		l.Strangers = max(quarter, 1)
+	}
+	return l
+}
+
 func (c Config) checkNumbers() error {
 	for key, d := range map[string]time.Duration{
 		"drain-timeout": c.DrainTimeout, "stall-timeout": c.StallTimeout, "write-timeout": c.WriteTimeout,
 		"token-ttl": c.TokenTTL, "kept-outcomes": c.KeptOutcomes,
+		"failure-window": c.FailureWindow, "failure-wait": c.FailureWait,
 	} {
 		if d <= 0 {
 			return fmt.Errorf("%s: %v is no positive duration", key, d)
@@ -199,8 +312,13 @@ func (c Config) checkNumbers() error {
 			return fmt.Errorf("%s: %d is not above 0", key, n)
 		}
 	}
-	if c.MaxSplices < 0 {
-		return fmt.Errorf("max-splices: %d is below 0", c.MaxSplices)
+	for key, n := range map[string]int{
+		"max-splices": c.MaxSplices, "max-unauthenticated": c.MaxUnauthenticated, "max-unauthenticated-each": c.MaxUnauthenticatedEach,
+		"max-failed-hellos": c.MaxFailedHellos, "max-failed-handshakes": c.MaxFailedHandshakes, "max-failed-tokens": c.MaxFailedTokens,
+	} {
+		if n < 0 {
+			return fmt.Errorf("%s: %d is below 0", key, n)
+		}
 	}
 	return nil
 }

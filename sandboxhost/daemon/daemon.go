@@ -18,6 +18,7 @@ import (
 
 	"github.com/controld/controld/dataport"
 	"github.com/controld/controld/rpc/server"
+	"github.com/controld/controld/rpc/server/gate"
 	"github.com/controld/controld/sandbox"
 	"github.com/controld/controld/sandbox/local"
 	"github.com/controld/controld/sandboxhost"
@@ -35,8 +36,8 @@ type Options struct {
 	Ready func(Ready)
 	// Drain, when it is closed, ends the daemon in good order.
 	Drain <-chan struct{}
-	// Reload has the daemon read tokens, limits and log level anew, with
-	// what Load returns.
+	// Reload has the daemon read certificates, tokens, limits and log level
+	// anew, with what Load returns.
 	Reload <-chan struct{}
 	Load   func() (Config, error)
 }
@@ -66,6 +67,9 @@ type Daemon struct {
 	server    *server.Server
 	dataURLs  []string
 	draining  atomic.Bool
+	identity  identity
+	gate      *gate.Gate
+	refused   atomic.Uint64 // peers that a listener does not accept
 	serving   sync.WaitGroup
 }
 
@@ -115,6 +119,9 @@ func (d *Daemon) open() error {
 	if err != nil {
 		return fmt.Errorf("tokens: %w", err)
 	}
+	if err := d.identity.load(d.cfg); err != nil {
+		return err
+	}
 	if d.cfg.ReadyFile != "" {
 		os.Remove(d.cfg.ReadyFile)
 	}
@@ -129,7 +136,8 @@ func (d *Daemon) open() error {
 	}
 	d.host, err = sandboxhost.New(sandboxhost.Config{
 		StateDir: d.cfg.StateDir, Driver: host.Driver{Cgroups: local.Cgroups(d.cfg.Cgroups)}, Tokens: tokens,
-		Limits: d.cfg.Limits(), Quotas: d.cfg.quotas(), Epoch: uuid.NewString(),
+		CertificateLogin: d.cfg.TLSClientLogin,
+		Limits:           d.cfg.Limits(), Quotas: d.cfg.quotas(), Epoch: uuid.NewString(),
 	})
 	if err != nil {
 		d.lock.Close()
@@ -137,13 +145,24 @@ func (d *Daemon) open() error {
 	}
 	d.log.Warn().Str("driver", d.cfg.Driver).Msg("this driver is no isolation: commands run as this user on this machine")
 	d.transfers = transfer.NewTable(transfer.Config{TokenTTL: d.cfg.TokenTTL, Kept: d.cfg.KeptOutcomes, MaxLive: d.cfg.MaxTransfers})
+	d.gate = gate.New(d.cfg.gateLimits())
 	d.server = server.New(server.Config{
 		Host: d.host, Transfers: d.transfers, Limits: d.cfg.Limits(), ServerName: "controld/" + d.opts.Version,
 		DataURLs: func(net.Addr) []string { return d.dataURLs },
-		Pump:     dataport.NewPump(d.cfg.StallTimeout, d.splices()),
-		Log:      events(d.log),
+		Gate:     d.gate, Capabilities: d.capabilities(),
+		CertificateLogin: d.cfg.TLSClientLogin, CertificateTenant: sandboxhost.CertificateTenant,
+		Pump: dataport.NewPump(d.cfg.StallTimeout, d.splices()),
+		Log:  events(d.log),
 	})
 	return nil
+}
+
+// capabilities are those of the daemon itself.
+func (d *Daemon) capabilities() []string {
+	if len(d.cfg.InsecureDataFrom) == 0 {
+		return nil
+	}
+	return []string{sandbox.CapPlainData}
 }
 
 func (d *Daemon) splices() int {
@@ -234,6 +253,10 @@ func (d *Daemon) reload() {
 	}
 	d.host.SetTokens(tokens)
 	d.host.SetQuotas(cfg.quotas())
+	d.gate.SetLimits(cfg.gateLimits())
+	if err := d.identity.load(cfg); err != nil {
+		d.log.Error().Err(err).Msg("reload: certificates kept as they were")
+	}
 	d.log = newLogger(d.opts.Log, cfg.LogFormat, cfg.LogLevel)
 	d.log.Info().Msg("reloaded")
 }
