@@ -23,6 +23,9 @@ type Config struct {
 	MaxKept int
 	// MaxLive is how many transfers of a tenant may live at once (1,024).
 	MaxLive int
+	// Ended, where not nil, is told of every transfer that has ended. It must
+	// not wait.
+	Ended func(Report)
 	// FetchGrace is how long a drain waits for a verdict to be fetched (5 s).
 	FetchGrace time.Duration
 }
@@ -46,10 +49,27 @@ func (c *Config) fill() {
 	}
 }
 
+// Report tells of a transfer that has ended.
+type Report struct {
+	ID        string
+	Direction Direction
+	Owner     Owner
+	// Bytes is how many were sent or committed; of a failure, as far as it is
+	// known.
+	Bytes int64
+	// Err is nil where the transfer is done.
+	Err error
+	// Took is the time since the mint.
+	Took time.Duration
+}
+
 // Owner is whom a transfer belongs to.
 type Owner struct {
 	// Tenant and Sandbox may ask for the outcome; nobody else.
 	Tenant, Sandbox string
+	// Who and Source name the token and the place that it came from; they are
+	// told in reports alone.
+	Who, Source string
 	// Group is the connection that minted; when it closes, what it minted
 	// is aborted.
 	Group *Group
@@ -171,6 +191,9 @@ func (tb *Table) Find(tenant, sandboxName, id string) (*Transfer, error) {
 func (tb *Table) ended(t *Transfer) {
 	if t.owner.Group != nil {
 		t.owner.Group.remove(t)
+	}
+	if tb.cfg.Ended != nil {
+		tb.cfg.Ended(t.report())
 	}
 	tb.mu.Lock()
 	defer tb.mu.Unlock()

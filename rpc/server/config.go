@@ -92,6 +92,9 @@ type Config struct {
 	// are bound to. A read deadline of HelloTimeout after the accept is in
 	// force.
 	ServeData func(ctx context.Context, conn net.Conn, session any)
+	// Audit, which may be nil, is told of every hello that was judged and of
+	// every call that ran. It must not wait.
+	Audit func(Deed)
 	// Log, which may be nil, takes events: a message and pairs of key and
 	// value. No value is a secret.
 	Log func(message string, pairs ...any)

@@ -41,6 +41,7 @@ func (c *conn) greet(r *rpc.Request) (*rpc.Message, step) {
 			Limit: sandbox.Some(int64(c.s.cfg.Gate.Allowed(gate.Hello))), RetryAfter: wait}, hangUp)
 	}
 	session, err := c.open(*p)
+	c.auditHello(p, session, err)
 	if sandbox.KindOf(err) == sandbox.KindUnauthenticated {
 		c.s.cfg.Gate.Failed(gate.Hello, c.guest.Source)
 		return fail(err, hangUp)

@@ -3,6 +3,8 @@ package daemon
 import (
 	"context"
 	"encoding/json"
+	"io"
+	"log"
 	"net"
 	"net/http"
 	"net/http/pprof"
@@ -20,7 +22,8 @@ func (d *Daemon) serveAdmin(ln net.Listener) (stop func()) {
 	if ln == nil {
 		return func() {}
 	}
-	srv := &http.Server{Handler: d.adminMux(), ReadHeaderTimeout: 5 * time.Second}
+	srv := &http.Server{Handler: d.adminMux(), ReadHeaderTimeout: 5 * time.Second,
+		ErrorLog: log.New(io.Discard, "", 0)} // strangers' mistakes are not the daemon's log
 	d.serving.Go(func() { srv.Serve(ln) })
 	return func() {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
@@ -78,5 +81,6 @@ func (d *Daemon) metrics() *prometheus.Registry {
 			return 0
 		}),
 	)
+	d.registerGate(reg)
 	return reg
 }

@@ -68,6 +68,7 @@ type Daemon struct {
 	dataURLs  []string
 	draining  atomic.Bool
 	identity  identity
+	audit     *auditLog // nil where none is kept
 	gate      *gate.Gate
 	refused   atomic.Uint64 // peers that a listener does not accept
 	serving   sync.WaitGroup
@@ -143,18 +144,40 @@ func (d *Daemon) open() error {
 		d.lock.Close()
 		return fmt.Errorf("state-dir: %w", err)
 	}
+	if d.audit, err = openAudit(d.cfg.AuditLog, d.auditLost); err != nil {
+		d.host.Close()
+		d.lock.Close()
+		return err
+	}
 	d.log.Warn().Str("driver", d.cfg.Driver).Msg("this driver is no isolation: commands run as this user on this machine")
-	d.transfers = transfer.NewTable(transfer.Config{TokenTTL: d.cfg.TokenTTL, Kept: d.cfg.KeptOutcomes, MaxLive: d.cfg.MaxTransfers})
+	d.serveBy()
+	return nil
+}
+
+// serveBy makes the server and what it needs.
+func (d *Daemon) serveBy() {
+	transfers := transfer.Config{TokenTTL: d.cfg.TokenTTL, Kept: d.cfg.KeptOutcomes, MaxLive: d.cfg.MaxTransfers}
+	var tell func(server.Deed)
+	if d.audit != nil {
+		tell, transfers.Ended = d.audit.tell, d.audit.tellTransfer
+	}
+	d.transfers = transfer.NewTable(transfers)
 	d.gate = gate.New(d.cfg.gateLimits())
 	d.server = server.New(server.Config{
 		Host: d.host, Transfers: d.transfers, Limits: d.cfg.Limits(), ServerName: "controld/" + d.opts.Version,
 		DataURLs: func(net.Addr) []string { return d.dataURLs },
 		Gate:     d.gate, Capabilities: d.capabilities(),
 		CertificateLogin: d.cfg.TLSClientLogin, CertificateTenant: sandboxhost.CertificateTenant,
-		Pump: dataport.NewPump(d.cfg.StallTimeout, d.splices()),
-		Log:  events(d.log),
+		Pump:  dataport.NewPump(d.cfg.StallTimeout, d.splices()),
+		Log:   events(d.log),
+		Audit: tell,
 	})
-	return nil
+}
+
+// auditLost tells of lines that the audit log lacks, once; the metrics count
+// them.
+func (d *Daemon) auditLost(err error, lines uint64) {
+	d.log.Warn().Err(err).Uint64("lost", lines).Msg("the audit log is not whole")
 }
 
 // capabilities are those of the daemon itself.
@@ -180,6 +203,9 @@ func (d *Daemon) close() {
 	d.serving.Wait()
 	if err := d.host.Close(); err != nil {
 		d.log.Warn().Err(err).Msg("stopping sandboxes")
+	}
+	if d.audit != nil {
+		d.audit.close()
 	}
 	d.lock.Close()
 }
@@ -254,6 +280,9 @@ func (d *Daemon) reload() {
 	d.host.SetTokens(tokens)
 	d.host.SetQuotas(cfg.quotas())
 	d.gate.SetLimits(cfg.gateLimits())
+	if d.audit != nil {
+		d.audit.again()
+	}
 	if err := d.identity.load(cfg); err != nil {
 		d.log.Error().Err(err).Msg("reload: certificates kept as they were")
 	}

@@ -1,0 +1,453 @@
+package integration
+
+import (
+	"bufio"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"fmt"
+	"io"
+	"math/big"
+	"net"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/controld/controld/sandboxhost/daemon"
+)
+
+// authority signs certificates for one test.
+type authority struct {
+	t    *testing.T
+	cert *x509.Certificate
+	key  *ecdsa.PrivateKey
+	last int64
+}
+
+func newAuthority(t *testing.T, name string) *authority {
+	t.Helper()
+	a := &authority{t: t}
+	a.key = newKey(t)
+	a.cert = a.sign(&x509.Certificate{Subject: pkix.Name{CommonName: name}, IsCA: true, BasicConstraintsValid: true,
+		KeyUsage: x509.KeyUsageCertSign}, a.key, nil)
+	return a
+}
+
+func newKey(t *testing.T) *ecdsa.PrivateKey {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return key
+}
+
+func (a *authority) sign(c *x509.Certificate, key *ecdsa.PrivateKey, parent *x509.Certificate) *x509.Certificate {
+	a.t.Helper()
+	a.last++
+	c.SerialNumber, c.NotBefore = big.NewInt(a.last), time.Now().Add(-time.Hour)
+	if c.NotAfter.IsZero() {
+		c.NotAfter = time.Now().Add(time.Hour)
+	}
+	if parent == nil {
+		parent = c
+	}
+	der, err := x509.CreateCertificate(rand.Reader, c, parent, &key.PublicKey, a.key)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	leaf, err := x509.ParseCertificate(der)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	return leaf
+}
+
+// server returns a certificate of 127.0.0.1.
+func (a *authority) server(name string) tls.Certificate {
+	return a.issue(&x509.Certificate{Subject: pkix.Name{CommonName: name}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}})
+}
+
+// client returns a client's certificate; uri may be empty.
+func (a *authority) client(name, uri string) tls.Certificate {
+	c := &x509.Certificate{Subject: pkix.Name{CommonName: name}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}
+	if uri != "" {
+		u, err := url.Parse(uri)
+		if err != nil {
+			a.t.Fatal(err)
+		}
+		c.URIs = []*url.URL{u}
+	}
+	return a.issue(c)
+}
+
+func (a *authority) issue(c *x509.Certificate) tls.Certificate {
+	a.t.Helper()
+	key := newKey(a.t)
+	leaf := a.sign(c, key, a.cert)
+	return tls.Certificate{Certificate: [][]byte{leaf.Raw}, PrivateKey: key, Leaf: leaf}
+}
+
+func (a *authority) pool() *x509.CertPool {
+	pool := x509.NewCertPool()
+	pool.AddCert(a.cert)
+	return pool
+}
+
+// writePEM writes a certificate and, where there is one, its key.
+func writePEM(t *testing.T, path string, c tls.Certificate) (cert, key string) {
+	t.Helper()
+	cert, key = path+".pem", path+"-key.pem"
+	text := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: c.Certificate[0]})
+	if err := os.WriteFile(cert, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if c.PrivateKey == nil {
+		return cert, ""
+	}
+	der, err := x509.MarshalPKCS8PrivateKey(c.PrivateKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(key, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return cert, key
+}
+
+// trust is a daemon with TLS on every plane, and those who sign for it.
+type trust struct {
+	*wireDaemon
+	ca  *authority
+	dir string
+}
+
+// startTrust starts a daemon whose certificate ca signs, and which asks for
+// certificates of ca when mutual.
+func startTrust(t *testing.T, mutual bool, adjust func(*daemon.Config)) *trust {
+	t.Helper()
+	x := &trust{ca: newAuthority(t, "ca"), dir: t.TempDir()}
+	cert, key := writePEM(t, filepath.Join(x.dir, "server"), x.ca.server("first"))
+	ca, _ := writePEM(t, filepath.Join(x.dir, "ca"), tls.Certificate{Certificate: [][]byte{x.ca.cert.Raw}})
+	x.wireDaemon = startWire(t, func(c *daemon.Config) {
+		c.Control, c.Data, c.Admin = []string{"tls://127.0.0.1:0"}, []string{"tls://127.0.0.1:0"}, "tls://127.0.0.1:0"
+		c.TLSCert, c.TLSKey = cert, key
+		if mutual {
+			c.TLSClientCA = ca
+		}
+		if adjust != nil {
+			adjust(c)
+		}
+	})
+	return x
+}
+
+// config is what a client needs; certs are its own.
+func (x *trust) config(certs ...tls.Certificate) *tls.Config {
+	return &tls.Config{RootCAs: x.ca.pool(), ServerName: "127.0.0.1", Certificates: certs}
+}
+
+// shake dials and shakes hands. Of TLS 1.3 a client learns only with its first
+// read whether its own certificate was taken.
+func (x *trust) shake(url string, cfg *tls.Config) (*tls.Conn, error) {
+	x.t.Helper()
+	_, addr, _ := strings.Cut(url, "://")
+	raw, err := net.DialTimeout("tcp", addr, patience)
+	if err != nil {
+		x.t.Fatal(err)
+	}
+	conn := tls.Client(raw, cfg)
+	x.t.Cleanup(func() { raw.Close() })
+	conn.SetDeadline(time.Now().Add(patience))
+	return conn, conn.Handshake()
+}
+
+// try shakes hands, says something and returns the first line of the answer.
+func (x *trust) try(url string, cfg *tls.Config, say string) (string, error) {
+	x.t.Helper()
+	conn, err := x.shake(url, cfg)
+	if err != nil {
+		return "", err
+	}
+	defer conn.Close()
+	if _, err := io.WriteString(conn, say); err != nil {
+		return "", err
+	}
+	line, err := bufio.NewReader(conn).ReadString('\n')
+	return line, err
+}
+
+// control is a client of the control plane over TLS.
+func (x *trust) control(certs ...tls.Certificate) *wireClient {
+	x.t.Helper()
+	conn, err := x.shake(x.ready.Control[0], x.config(certs...))
+	if err != nil {
+		x.t.Fatal(err)
+	}
+	return &wireClient{t: x.t, d: x.wireDaemon, conn: conn, in: bufio.NewReaderSize(conn, 1<<20), kept: map[string]wireReply{}}
+}
+
+// enter says hello as tenant acme.
+func (x *trust) enter(certs ...tls.Certificate) *wireClient {
+	x.t.Helper()
+	c := x.control(certs...)
+	c.ok("hello", obj{"protocol": 1, "token": wireSecret})
+	return c
+}
+
+// reload has the daemon read its files anew and waits until it has.
+func (x *trust) reload() {
+	x.t.Helper()
+	before := strings.Count(x.log.String(), "reloaded")
+	x.again <- struct{}{}
+	await(x.t, "the reload", func() bool { return strings.Count(x.log.String(), "reloaded") > before })
+}
+
+const pingLine = `{"jsonrpc":"2.0","id":1,"method":"ping"}` + "\n"
+
+const pong = `{"jsonrpc":"2.0","id":1,"result":{}}` + "\n"
+
+// TestTrustTLS: P1.8. TLS 1.3 on all three, nothing older, and nothing plain.
+func TestTrustTLS(t *testing.T) {
+	x := startTrust(t, false, nil)
+	if line, err := x.try(x.ready.Control[0], x.config(), pingLine); line != pong {
+		t.Fatalf("control: %q, %v", line, err)
+	}
+	if line, err := x.try(x.ready.Data[0], x.config(), "CTRLD1 "+strings.Repeat("A", 43)+"\n"); line != "ERR token_invalid\n" {
+		t.Fatalf("data: %q, %v", line, err)
+	}
+	if line, err := x.try(x.ready.Admin, x.config(), "GET /healthz HTTP/1.0\r\n\r\n"); line != "HTTP/1.0 200 OK\r\n" {
+		t.Fatalf("admin: %q, %v", line, err)
+	}
+	for name, url := range map[string]string{"control": x.ready.Control[0], "data": x.ready.Data[0], "admin": x.ready.Admin} {
+		if !strings.HasPrefix(url, "tls://127.0.0.1:") {
+			t.Errorf("%s is told as %s", name, url)
+		}
+		old := x.config()
+		old.MaxVersion = tls.VersionTLS12
+		if _, err := x.shake(url, old); err == nil {
+			t.Errorf("%s speaks TLS 1.2", name)
+		}
+		conn := x.connect("tcp://" + strings.TrimPrefix(url, "tls://"))
+		io.WriteString(conn, pingLine)
+		if b, err := io.ReadAll(conn); strings.Contains(string(b), "result") || os.IsTimeout(err) {
+			t.Errorf("%s answers in the clear: %q, %v", name, b, err)
+		}
+	}
+	c := x.enter()
+	k := c.mintWrite("f")
+	conn, err := x.shake(x.ready.Data[0], x.config())
+	if err != nil {
+		t.Fatal(err)
+	}
+	io.WriteString(conn, "CTRLD1 "+k.token+"\nover tls")
+	ok := make([]byte, 3)
+	if _, err := io.ReadFull(conn, ok); err != nil || string(ok) != "OK\n" {
+		t.Fatalf("%q, %v", ok, err)
+	}
+	if r := k.commit(8); r.num("bytes") != 8 || x.get("f") != "over tls" {
+		t.Fatalf("got %s", r.line)
+	}
+	r := c.mintRead("f")
+	if conn, err = x.shake(x.ready.Data[0], x.config()); err != nil {
+		t.Fatal(err)
+	}
+	io.WriteString(conn, "CTRLD1 "+r.token+"\n")
+	if b, err := io.ReadAll(conn); string(b) != "OK\nover tls" || err != nil {
+		t.Fatalf("%q, %v", b, err)
+	}
+}
+
+// TestTrustSilentHandshake: P1.8, P3.5. A peer that does not shake hands keeps
+// nobody waiting and is closed in the time of a hello.
+func TestTrustSilentHandshake(t *testing.T) {
+	x := startTrust(t, false, nil)
+	var silent []net.Conn
+	began := time.Now()
+	for range 50 {
+		for _, url := range []string{x.ready.Control[0], x.ready.Data[0]} {
+			conn := x.connect("tcp://" + strings.TrimPrefix(url, "tls://"))
+			io.WriteString(conn, "\x16\x03\x01") // a record begins
+			silent = append(silent, conn)
+		}
+	}
+	if line, err := x.try(x.ready.Control[0], x.config(), pingLine); line != pong {
+		t.Fatalf("%q, %v", line, err)
+	}
+	if time.Since(began) > 5*time.Second {
+		t.Skip("too slow here to tell who waited for whom")
+	}
+	for _, conn := range silent {
+		if _, err := io.Copy(io.Discard, conn); os.IsTimeout(err) {
+			t.Fatal("a silent peer is not closed")
+		}
+		if early := time.Since(began) < 4*time.Second; early {
+			t.Fatal("closed before its time")
+		}
+	}
+}
+
+// TestTrustMutual: P1.9. Whoever has no certificate that the CA signed is let
+// in nowhere.
+func TestTrustMutual(t *testing.T) {
+	x := startTrust(t, true, nil)
+	mine, other := x.ca.client("acme", ""), newAuthority(t, "other")
+	expired := x.ca.issue(&x509.Certificate{Subject: pkix.Name{CommonName: "acme"}, NotAfter: time.Now().Add(-time.Minute)})
+	say := map[string]string{x.ready.Control[0]: pingLine, x.ready.Data[0]: "CTRLD1 " + strings.Repeat("A", 43) + "\n", x.ready.Admin: "GET /healthz HTTP/1.0\r\n\r\n"}
+	for url, text := range say {
+		if line, err := x.try(url, x.config(mine), text); line == "" {
+			t.Errorf("%s with a certificate: %v", url, err)
+		}
+		for name, certs := range map[string][]tls.Certificate{
+			"none": nil, "of another authority": {other.client("acme", "")}, "expired": {expired}, "for servers": {x.ca.issue(
+				&x509.Certificate{Subject: pkix.Name{CommonName: "acme"}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}})},
+		} {
+			if line, err := x.try(url, x.config(certs...), text); line != "" || err == nil {
+				t.Errorf("%s with a certificate %s: %q, %v", url, name, line, err)
+			}
+		}
+	}
+}
+
+// TestTrustTenant: P1.10, P7.15 and P11.11.
+func TestTrustTenant(t *testing.T) {
+	x := startTrust(t, true, nil)
+	for name, tc := range map[string]struct {
+		cert tls.Certificate
+		good bool
+	}{
+		"common name":            {x.ca.client("acme", ""), true},
+		"URI":                    {x.ca.client("somebody", "controld://tenant/acme"), true},
+		"URI of another":         {x.ca.client("acme", "controld://tenant/other"), false},
+		"common name of another": {x.ca.client("other", ""), false},
+		"URI of something else":  {x.ca.client("acme", "https://acme/"), true},
+		"URI of no tenant":       {x.ca.client("acme", "controld://sandbox/acme"), false},
+		"no name":                {x.ca.client("a b", ""), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := x.control(tc.cert).call("hello", obj{"protocol": 1, "token": wireSecret})
+			if !tc.good {
+				r.want(t, -32001, "unauthenticated")
+			} else if r.Error != nil {
+				t.Fatalf("got %s", r.line)
+			}
+		})
+	}
+	acme, other := x.ca.client("acme", ""), x.ca.client("other", "")
+	k := x.enter(acme).mintWrite("f")
+	for name, cert := range map[string]tls.Certificate{"other": other, "no tenant's": x.ca.client("a b", "")} {
+		if line, err := x.try(x.ready.Data[0], x.config(cert), "CTRLD1 "+k.token+"\n"); line != "ERR token_invalid\n" {
+			t.Fatalf("certificate of %s: %q, %v", name, line, err)
+		}
+	}
+	if line, err := x.try(x.ready.Data[0], x.config(acme), "CTRLD1 "+k.token+"\n"); line != "OK\n" {
+		t.Fatalf("own certificate: %q, %v", line, err)
+	}
+}
+
+// TestTrustCertificateLogin: P7.16.
+func TestTrustCertificateLogin(t *testing.T) {
+	x := startTrust(t, true, func(c *daemon.Config) { c.TLSClientLogin = true })
+	acme, other := x.ca.client("acme", ""), x.ca.client("other", "")
+	for name, params := range map[string]obj{"empty": {"protocol": 1, "token": ""}, "absent": {"protocol": 1}, "tenant": {"protocol": 1, "tenant": "acme"},
+		"a token": {"protocol": 1, "token": wireSecret}, "sandbox": {"protocol": 1, "sandbox": "any"}} {
+		r := x.control(acme).call("hello", params)
+		if r.Error != nil || r.str("tenant") != "acme" {
+			t.Errorf("%s: %s", name, r.line)
+		}
+	}
+	x.control(acme).fails("hello", obj{"protocol": 1, "tenant": "other"}, -32001, "unauthenticated")
+	x.control(acme).fails("hello", obj{"protocol": 1, "token": "wrong"}, -32001, "unauthenticated")
+	x.control(other).fails("hello", obj{"protocol": 1, "token": wireSecret}, -32001, "unauthenticated")
+	strict := startTrust(t, true, nil)
+	strict.control(strict.ca.client("acme", "")).fails("hello", obj{"protocol": 1, "token": ""}, -32001, "unauthenticated")
+	r := strict.control(strict.ca.client("acme", "")).fails("hello", obj{"protocol": 1}, -32602, "invalid_params")
+	if !strings.Contains(r.Error.Message, "token") {
+		t.Errorf("got %s", r.line)
+	}
+}
+
+// TestTrustReload: P1.11. What runs goes on; the next handshake is by the new
+// files; broken ones change nothing.
+func TestTrustReload(t *testing.T) {
+	x := startTrust(t, true, nil)
+	mine := x.ca.client("acme", "")
+	c := x.enter(mine)
+	k := c.mintWrite("f")
+	conn, err := x.shake(x.ready.Data[0], x.config(mine))
+	if err != nil {
+		t.Fatal(err)
+	}
+	io.WriteString(conn, "CTRLD1 "+k.token+"\nbefore, ")
+	shown := func(cfg *tls.Config) string {
+		for _, url := range []string{x.ready.Data[0], x.ready.Admin, x.ready.Control[0]} {
+			conn, err := x.shake(url, cfg)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if name := conn.ConnectionState().PeerCertificates[0].Subject.CommonName; url == x.ready.Control[0] {
+				return name
+			}
+		}
+		return ""
+	}
+	if name := shown(x.config(mine)); name != "first" {
+		t.Fatalf("shown: %s", name)
+	}
+	if err := os.WriteFile(x.cfg.TLSCert, []byte("broken"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	x.reload()
+	if name := shown(x.config(mine)); name != "first" || strings.Count(x.log.String(), "certificates kept as they were") != 1 {
+		t.Fatalf("shown behind broken files: %s\n%s", name, x.log)
+	}
+	next := newAuthority(t, "next")
+	writePEM(t, filepath.Join(x.dir, "server"), x.ca.server("second"))
+	writePEM(t, filepath.Join(x.dir, "ca"), tls.Certificate{Certificate: [][]byte{next.cert.Raw}})
+	x.reload()
+	if line, err := x.try(x.ready.Control[0], x.config(mine), pingLine); line != "" || err == nil {
+		t.Errorf("a certificate of the old authority: %q, %v", line, err)
+	}
+	if name := shown(x.config(next.client("acme", ""))); name != "second" {
+		t.Errorf("shown: %s", name)
+	}
+	if line, err := x.try(x.ready.Control[0], x.config(next.client("acme", "")), pingLine); line != pong {
+		t.Errorf("a certificate of the new authority: %q, %v", line, err)
+	}
+	c.ok("ping", nil)
+	io.WriteString(conn, "after")
+	if r := k.commit(13); r.num("bytes") != 13 || x.get("f") != "before, after" {
+		t.Fatalf("got %s", r.line)
+	}
+}
+
+// TestTrustDenyList: P1.12.
+func TestTrustDenyList(t *testing.T) {
+	deny := filepath.Join(t.TempDir(), "deny")
+	if err := os.WriteFile(deny, []byte("# nobody\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	x := startTrust(t, true, func(c *daemon.Config) { c.TLSClientDeny = deny })
+	lost, kept := x.ca.client("acme", ""), x.ca.client("acme", "")
+	if line, err := x.try(x.ready.Control[0], x.config(lost), pingLine); line != pong {
+		t.Fatalf("%q, %v", line, err)
+	}
+	if err := os.WriteFile(deny, fmt.Appendf(nil, "%x\n", sha256.Sum256(lost.Certificate[0])), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	x.reload()
+	if line, err := x.try(x.ready.Control[0], x.config(lost), pingLine); line != "" || err == nil {
+		t.Errorf("denied: %q, %v", line, err)
+	}
+	if line, err := x.try(x.ready.Control[0], x.config(kept), pingLine); line != pong {
+		t.Errorf("not denied: %q, %v", line, err)
+	}
+}
