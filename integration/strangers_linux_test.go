@@ -1,0 +1,473 @@
+package integration
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/controld/controld/sandbox"
+	"github.com/controld/controld/sandboxhost/daemon"
+)
+
+// connectFrom dials a URL from a local address.
+func (d *wireDaemon) connectFrom(local, url string) net.Conn {
+	d.t.Helper()
+	_, addr, _ := strings.Cut(url, "://")
+	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(local)}, Timeout: patience}
+	conn, err := dialer.DialContext(d.t.Context(), "tcp", addr)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	d.t.Cleanup(func() { conn.Close() })
+	conn.SetDeadline(time.Now().Add(patience))
+	return conn
+}
+
+// dialFrom is dial, from a local address.
+func (d *wireDaemon) dialFrom(local string) *wireClient {
+	d.t.Helper()
+	conn := d.connectFrom(local, d.ready.Control[0])
+	return &wireClient{t: d.t, d: d, conn: conn, in: bufio.NewReader(conn), kept: map[string]wireReply{}}
+}
+
+// closedAtOnce tells whether a connection ends without an answer.
+func closedAtOnce(t *testing.T, conn net.Conn) bool {
+	t.Helper()
+	b, err := io.ReadAll(conn)
+	if os.IsTimeout(err) {
+		t.Fatal("the connection stays open")
+	}
+	return len(b) == 0
+}
+
+var goodHello, badHello = obj{"protocol": 1, "token": wireSecret}, obj{"protocol": 1, "token": strings.Repeat("x", 43)}
+
+// TestStrangersFailedHellos: P13.1 and P13.4.
+func TestStrangersFailedHellos(t *testing.T) {
+	d := startWire(t, func(c *daemon.Config) { c.MaxFailedHellos = 5 })
+	const bad = "127.9.0.1"
+	early := d.dialFrom(bad)
+	early.ok("hello", goodHello)
+	for range 6 { // 5, and one drains away meanwhile or is one too many
+		d.dialFrom(bad).fails("hello", badHello, -32001, "unauthenticated")
+	}
+	c := d.dialFrom(bad)
+	c.ok("ping", nil)
+	r := c.fails("hello", goodHello, -32009, "resource_exhausted")
+	if wait, _ := r.Error.Data["retry_after_s"].(float64); wait <= 0 || wait > 1 || r.Error.Data["limit"] != 5.0 {
+		t.Fatalf("got %s", r.line)
+	}
+	c.closed()
+	early.ok("stat", obj{"path": "."})
+	d.dialFrom("127.9.0.2").ok("hello", goodHello)
+	d.login()
+	await(t, "the end of the penalty", func() bool { return d.dialFrom(bad).call("hello", goodHello).Error == nil })
+}
+
+// TestStrangersMayFailSafely: by default nobody who mistypes is kept out, and
+// with 0 nobody at all.
+func TestStrangersMayFailSafely(t *testing.T) {
+	for name, n := range map[string]int{"default": 90, "0": 300} {
+		d := startWire(t, func(c *daemon.Config) {
+			if name == "0" {
+				c.MaxFailedHellos = 0
+			}
+		})
+		for range n {
+			d.dial().fails("hello", badHello, -32001, "unauthenticated")
+		}
+		d.login()
+	}
+}
+
+// TestStrangersGuessTokens: P13.5. Guessing is stopped; a token that belongs to
+// a transfer, whatever became of it, is no guess.
+func TestStrangersGuessTokens(t *testing.T) {
+	d := startWire(t, func(c *daemon.Config) { c.MaxFailedTokens = 20 })
+	const bad = "127.9.0.1"
+	say := func(local, token string) net.Conn {
+		conn := d.connectFrom(local, d.ready.Data[0])
+		io.WriteString(conn, "CTRLD1 "+token+"\n")
+		return conn
+	}
+	wrong := func(local, token string) {
+		t.Helper()
+		if b, err := io.ReadAll(say(local, token)); string(b) != "ERR token_invalid\n" || err != nil {
+			t.Fatalf("answered %q, %v", b, err)
+		}
+	}
+	c := d.login()
+	k := c.mintWrite("f")
+	k.open("x")
+	k.commit(1)
+	for range 100 {
+		wrong(bad, k.token)
+	}
+	for range 21 {
+		wrong(bad, strings.Repeat("A", 43))
+	}
+	again := c.mintWrite("f")
+	if !closedAtOnce(t, say(bad, again.token)) {
+		t.Error("a guesser is still answered")
+	}
+	d.dialFrom(bad).ok("hello", goodHello) // the control plane is another door
+	again.open("y")
+	if r := again.commit(1); r.num("bytes") != 1 {
+		t.Fatalf("got %s", r.line)
+	}
+	third := c.mintWrite("f")
+	await(t, "the end of the penalty", func() bool {
+		b, _ := io.ReadAll(io.LimitReader(say(bad, third.token), 3))
+		return string(b) == "OK\n"
+	})
+}
+
+// TestStrangersFailedHandshakes: P13.6.
+func TestStrangersFailedHandshakes(t *testing.T) {
+	x := startTrust(t, true, func(c *daemon.Config) { c.MaxFailedHandshakes = 5 })
+	mine := x.ca.client("acme", "")
+	c := x.enter(mine)
+	for range 6 {
+		if line, err := x.try(x.ready.Control[0], x.config(), pingLine); line != "" || err == nil {
+			t.Fatalf("let in without a certificate: %q", line)
+		}
+	}
+	for _, url := range []string{x.ready.Control[0], x.ready.Data[0]} {
+		if conn, err := x.shake(url, x.config(mine)); err == nil {
+			t.Errorf("%s shakes hands with a source that is kept out: %v", url, conn.RemoteAddr())
+		}
+	}
+	c.ok("stat", obj{"path": "."})
+	await(t, "the end of the penalty", func() bool {
+		line, _ := x.try(x.ready.Control[0], x.config(mine), pingLine)
+		return line == pong
+	})
+}
+
+// TestStrangersAreFew: P13.2 and P13.3. Silent connections of a few sources
+// keep no other from saying hello, on either plane.
+func TestStrangersAreFew(t *testing.T) {
+	for _, plane := range []string{"control", "data"} {
+		t.Run(plane, func(t *testing.T) {
+			d := startWire(t, func(c *daemon.Config) { c.MaxUnauthenticated, c.MaxUnauthenticatedEach = 20, 8 })
+			url, begin := d.ready.Control[0], "{"
+			if plane == "data" {
+				url, begin = d.ready.Data[0], "C"
+			}
+			c := d.login()
+			one := func(local string) net.Conn {
+				conn := d.connectFrom(local, url)
+				io.WriteString(conn, begin)
+				return conn
+			}
+			var first []net.Conn
+			for range 8 {
+				first = append(first, one("127.9.0.1"))
+			}
+			if !closedAtOnce(t, one("127.9.0.1")) {
+				t.Fatal("a ninth of one source was answered")
+			}
+			for i := range 40 {
+				one(fmt.Sprint("127.9.0.", 2+i%4))
+			}
+			// Everything is taken, and still there is a place.
+			d.login().ok("stat", obj{"path": "."})
+			k := c.mintWrite("f")
+			k.open("honest")
+			if r := k.commit(6); r.num("bytes") != 6 {
+				t.Fatalf("got %s", r.line)
+			}
+			if n := adminMetric(t, d, "controld_unauthenticated_connections"); n > 20 {
+				t.Errorf("%v strangers", n)
+			}
+			for _, conn := range first {
+				conn.Close()
+			}
+		})
+	}
+}
+
+// adminMetric reads a sample of a daemon in this process.
+func adminMetric(t *testing.T, d *wireDaemon, name string) float64 {
+	t.Helper()
+	resp, err := http.Get("http://" + strings.TrimPrefix(d.ready.Admin, "tcp://") + "/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(text)) {
+		if value, ok := strings.CutPrefix(line, name+" "); ok {
+			n, err := strconv.ParseFloat(strings.TrimSpace(value), 64)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return n
+		}
+	}
+	t.Fatalf("no metric %s in %s", name, text)
+	return 0
+}
+
+// TestStrangersFromNetworks: P1.15.
+func TestStrangersFromNetworks(t *testing.T) {
+	d := startWire(t, func(c *daemon.Config) {
+		c.Data, c.InsecureDataFrom = []string{"tcp://0.0.0.0:0"}, []string{"127.0.0.1/32", "127.1.0.0/16"}
+	})
+	_, port, _ := net.SplitHostPort(strings.TrimPrefix(d.ready.Data[0], "tcp://"))
+	for local, in := range map[string]bool{"127.0.0.1": true, "127.1.2.3": true, "127.9.0.1": false} {
+		conn := d.connectFrom(local, "tcp://127.0.0.1:"+port)
+		io.WriteString(conn, "CTRLD1 "+strings.Repeat("A", 43)+"\n")
+		if b, _ := io.ReadAll(conn); (string(b) == "ERR token_invalid\n") != in {
+			t.Errorf("%s: answered %q", local, b)
+		}
+	}
+	if n := strings.Count(d.log.String(), "in the clear"); n != 1 {
+		t.Errorf("%d warnings in\n%s", n, d.log)
+	}
+	if adminMetric(t, d, "controld_insecure_data_networks") != 2 || adminMetric(t, d, `controld_connections_refused_total{reason="peer"}`) != 1 {
+		t.Error("the metrics do not tell")
+	}
+	r := d.dial().ok("hello", goodHello)
+	if !strings.Contains(r.line, `"plain_data"`) {
+		t.Errorf("got %s", r.line)
+	}
+	for name, adjust := range map[string]func(*daemon.Config){
+		"control in the clear": func(c *daemon.Config) { c.Control = []string{"tcp://0.0.0.0:0"} },
+		"admin in the clear":   func(c *daemon.Config) { c.Admin = "tcp://0.0.0.0:0" },
+		"no network":           func(c *daemon.Config) { c.InsecureDataFrom = []string{"127.0.0.1"} },
+	} {
+		cfg := d.cfg
+		adjust(&cfg)
+		if err := cfg.Check(); err == nil {
+			t.Errorf("%s is no mistake", name)
+		}
+	}
+}
+
+// TestStrangersOfOtherUsers: P1.16. The mode of a Unix socket is not all that
+// keeps others away.
+func TestStrangersOfOtherUsers(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root can be somebody else")
+	}
+	const nobody = 65534
+	for name, allowed := range map[string][]int{"root alone": nil, "nobody too": {nobody}} {
+		dir, err := os.MkdirTemp("", "u")
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { os.RemoveAll(dir) })
+		d := startWire(t, func(c *daemon.Config) {
+			c.Control, c.UnixAllowUID = []string{"unix://" + dir + "/c"}, allowed
+		})
+		for path, mode := range map[string]os.FileMode{dir: 0o755, dir + "/c": 0o666} {
+			if err := os.Chmod(path, mode); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got, want := pingAs(t, nobody, dir+"/c"), len(allowed) > 0; got != want {
+			t.Errorf("%s: nobody is answered: %v", name, got)
+		}
+		d.login()
+	}
+}
+
+// pingAs tells whether a user's ping over a Unix socket is answered.
+func pingAs(t *testing.T, uid int, path string) bool {
+	t.Helper()
+	answered := make(chan bool, 1)
+	go func() {
+		runtime.LockOSThread() // and never unlocked: the thread ends as somebody else
+		fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+		if err == nil {
+			defer unix.Close(fd)
+			if _, _, errno := unix.RawSyscall(unix.SYS_SETRESUID, uintptr(uid), uintptr(uid), uintptr(uid)); errno != 0 {
+				err = errno
+			}
+		}
+		if err == nil {
+			err = unix.Connect(fd, &unix.SockaddrUnix{Name: path})
+		}
+		if err != nil {
+			t.Error(err)
+			answered <- false
+			return
+		}
+		unix.Write(fd, []byte(pingLine))
+		b := make([]byte, 64)
+		n, _ := unix.Read(fd, b)
+		answered <- n > 0
+	}()
+	return <-answered
+}
+
+// cpu is how much time a process has computed.
+func cpu(t *testing.T, pid int) time.Duration {
+	t.Helper()
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(stat), ") ")
+	fields := strings.Fields(rest)
+	user, _ := strconv.Atoi(fields[11])
+	system, _ := strconv.Atoi(fields[12])
+	return time.Duration(user+system) * 10 * time.Millisecond
+}
+
+// TestStrangersLeaveDescriptors: P13.8. With few descriptors 200 who wait take
+// none of those that sessions need.
+func TestStrangersLeaveDescriptors(t *testing.T) {
+	p := newPlace(t)
+	d := p.startBehind(t, "ulimit -n 64")
+	sb := p.client(t, d)
+	if _, err := sb.Info(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	w := &wireDaemon{t: t, ready: d.ready}
+	for range 100 {
+		w.connectFrom("127.9.0.1", d.ready.Control[0])
+		w.connectFrom("127.9.0.2", d.ready.Data[0])
+	}
+	for range 20 {
+		ran(t, sb, "cat /proc/version", sandbox.ExecOptions{})
+		moves(t, sb)
+	}
+}
+
+// TestOutOfDescriptors: P13.8. When there are none the daemon neither spins nor
+// forgets its sessions, and goes on when there are some.
+func TestOutOfDescriptors(t *testing.T) {
+	p := newPlace(t)
+	d := p.startBehind(t, "ulimit -n 64")
+	w := &wireDaemon{t: t, ready: d.ready}
+	w.cfg.StateDir = p.dir
+	login := func(local string) *wireClient {
+		conn := w.connectFrom(local, d.ready.Control[0])
+		c := &wireClient{t: t, d: w, conn: conn, in: bufio.NewReader(conn), kept: map[string]wireReply{}}
+		c.send("hello", obj{"protocol": 1, "token": p.secret})
+		return c
+	}
+	first := login("127.0.0.1")
+	first.wait("1")
+	var more []*wireClient
+	for range 200 { // most of whom wait in the kernel
+		more = append(more, login("127.9.0.1"))
+	}
+	await(t, "the end of the descriptors", func() bool { first.ok("ping", nil); return bytes.Contains(fdNames(t, d.ready.PID), []byte(" 63 ")) })
+	before, began := cpu(t, d.ready.PID), time.Now()
+	for time.Since(began) < 2*time.Second {
+		first.ok("ping", nil)
+		time.Sleep(50 * time.Millisecond)
+	}
+	spent, took := cpu(t, d.ready.PID)-before, time.Since(began)
+	t.Logf("%v of CPU in %v without descriptors", spent, took)
+	if spent > took/20 {
+		t.Errorf("%v of CPU in %v: it spins", spent, took)
+	}
+	for _, c := range more {
+		c.conn.Close()
+	}
+	began = time.Now()
+	last := login("127.0.0.1")
+	last.wait("1")
+	t.Logf("accepted %v after descriptors were free", time.Since(began))
+	first.ok("stat", obj{"path": "."})
+}
+
+// fdNames lists the descriptors of a process between spaces.
+func fdNames(t *testing.T, pid int) []byte {
+	t.Helper()
+	names, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	list := []byte(" ")
+	for _, n := range names {
+		list = append(append(list, n.Name()...), ' ')
+	}
+	return list
+}
+
+// resident is a figure of /proc/PID/status, in bytes.
+func resident(t *testing.T, pid int, field string) int64 {
+	t.Helper()
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(text)) {
+		if value, ok := strings.CutPrefix(line, field+":"); ok {
+			n, _ := strconv.ParseInt(strings.Fields(value)[0], 10, 64)
+			return n << 10
+		}
+	}
+	t.Fatalf("no %s", field)
+	return 0
+}
+
+// TestStrangersFloodOfBytes: P13.9. Whatever is pushed at the ports, in whatever
+// guise, is not kept.
+func TestStrangersFloodOfBytes(t *testing.T) {
+	const total, each = 1 << 30, 1 << 20
+	p := newPlace(t)
+	d := p.start(t)
+	sb := p.client(t, d)
+	if _, err := sb.Info(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	before := resident(t, d.ready.PID, "VmRSS")
+	junk := bytes.Repeat([]byte("x"), each)
+	guises := []struct{ url, begin string }{
+		{d.ready.Control[0], "{"}, {d.ready.Control[0], ""}, {d.ready.Control[0], `{"jsonrpc":"2.0","id":1,"method":"ping"}` + "\n{"},
+		{d.ready.Data[0], "C"}, {d.ready.Data[0], "CTRLD1 " + strings.Repeat("A", 43) + "\n"}, {d.ready.Data[0], "x"},
+	}
+	var all sync.WaitGroup
+	budget := make(chan struct{}, total/each)
+	for range total / each {
+		budget <- struct{}{}
+	}
+	close(budget)
+	for i := range 200 {
+		all.Go(func() {
+			g := guises[i%len(guises)]
+			_, addr, _ := strings.Cut(g.url, "://")
+			dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 9, 0, byte(i))}}
+			for range budget {
+				conn, err := dialer.Dial("tcp", addr)
+				if err != nil {
+					continue
+				}
+				conn.SetDeadline(time.Now().Add(patience))
+				io.WriteString(conn, g.begin)
+				conn.Write(junk)
+				conn.Close()
+			}
+		})
+	}
+	all.Wait()
+	peak := resident(t, d.ready.PID, "VmHWM")
+	t.Logf("%d MiB before, at most %d MiB", before>>20, peak>>20)
+	if grown := peak - before; grown > 32<<20 {
+		t.Errorf("grew by %d MiB", grown>>20)
+	}
+	if err := sb.Ping(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
