@@ -3,6 +3,7 @@ package daemon
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"sync"
@@ -23,6 +24,8 @@ const (
 	// auditPatience is how long the daemon's end waits for the last lines.
 	auditPatience = 2 * time.Second
 )
+
+var errAuditBehind = errors.New("the disk is too slow for it")
 
 // auditLine is a line of the audit log.
 type auditLine struct {
@@ -46,7 +49,8 @@ type auditLine struct {
 // full disk holds up no call: lines that find no room are lost, and counted.
 type auditLog struct {
 	path   string
-	warn   func(error, uint64) // told of lost lines, once
+	warn   func(error) // told of the first line that was lost, and of files that do not open
+	first  sync.Once
 	lines  chan auditLine
 	reopen chan struct{}
 	lost   atomic.Uint64
@@ -55,7 +59,7 @@ type auditLog struct {
 }
 
 // openAudit opens the log of a configuration; nil where there is none.
-func openAudit(path string, warn func(error, uint64)) (*auditLog, error) {
+func openAudit(path string, warn func(error)) (*auditLog, error) {
 	if path == "" {
 		return nil, nil
 	}
@@ -101,8 +105,14 @@ func (a *auditLog) tell(d server.Deed) {
 	select {
 	case a.lines <- line:
 	default:
-		a.lost.Add(1)
+		a.lose(errAuditBehind)
 	}
+}
+
+// lose counts a line that the log will lack.
+func (a *auditLog) lose(err error) {
+	a.lost.Add(1)
+	a.first.Do(func() { a.warn(err) })
 }
 
 // tellTransfer queues a line of a transfer that has ended.
@@ -122,9 +132,7 @@ func (a *auditLog) run() {
 	var text bytes.Buffer
 	enc := json.NewEncoder(&text)
 	enc.SetEscapeHTML(false)
-	warned := false
 	for {
-		var err error
 		select {
 		case line, more := <-a.lines:
 			if !more {
@@ -132,40 +140,36 @@ func (a *auditLog) run() {
 				return
 			}
 			enc.Encode(line) // of strings and numbers
-			err = a.write(&text)
+			a.write(&text)
 		case <-a.reopen:
-			err = a.replace()
-		}
-		if lost := a.lost.Load(); !warned && (err != nil || lost > 0) {
-			a.warn(err, lost)
-			warned = true
+			a.replace()
 		}
 	}
 }
 
 // write writes a line. What is left of one that was torn goes before the next:
 // its end alone, so that no line is joined to another.
-func (a *auditLog) write(text *bytes.Buffer) error {
+func (a *auditLog) write(text *bytes.Buffer) {
 	n, err := a.file.Load().Write(text.Bytes())
 	torn := n > 0 && n < text.Len()
 	text.Reset()
 	if err != nil {
-		a.lost.Add(1)
+		a.lose(err)
 	}
 	if torn {
 		text.WriteByte('\n')
 	}
-	return err
 }
 
 // replace goes on in a new file of that name, which somebody may have moved
 // away; where there is none to be had, in the old one.
-func (a *auditLog) replace() error {
+func (a *auditLog) replace() {
 	f, err := a.open()
-	if err == nil {
-		a.file.Swap(f).Close()
+	if err != nil {
+		a.warn(err)
+		return
 	}
-	return err
+	a.file.Swap(f).Close()
 }
 
 // again has the log opened anew.

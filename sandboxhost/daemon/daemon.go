@@ -144,7 +144,7 @@ func (d *Daemon) open() error {
 		d.lock.Close()
 		return fmt.Errorf("state-dir: %w", err)
 	}
-	if d.audit, err = openAudit(d.cfg.AuditLog, d.auditLost); err != nil {
+	if d.audit, err = openAudit(d.cfg.AuditLog, auditFails(d.log)); err != nil {
 		d.host.Close()
 		d.lock.Close()
 		return err
@@ -174,10 +174,9 @@ func (d *Daemon) serveBy() {
 	})
 }
 
-// auditLost tells of lines that the audit log lacks, once; the metrics count
-// them.
-func (d *Daemon) auditLost(err error, lines uint64) {
-	d.log.Warn().Err(err).Uint64("lost", lines).Msg("the audit log is not whole")
+// auditFails tells of an audit log that lacks lines; the metrics count them.
+func auditFails(log zerolog.Logger) func(error) {
+	return func(err error) { log.Warn().Err(err).Msg("the audit log is not whole") }
 }
 
 // capabilities are those of the daemon itself.
