@@ -134,6 +134,8 @@ func environment() koanf.Provider {
 		switch {
 		case !slices.Contains(known, key):
 			return "", nil
+		case isList(key) && value == "":
+			return key, []string{}
 		case isList(key):
 			return key, strings.Split(value, ",")
 		}

@@ -22,6 +22,7 @@ func (f from) RemoteAddr() net.Addr { return net.TCPAddrFromAddrPort(netip.AddrP
 
 func source(addr string) gate.Source { return gate.SourceOf(from{addr: netip.MustParseAddr(addr)}) }
 
+// TestSourceOf: P13.1.
 func TestSourceOf(t *testing.T) {
 	for _, same := range [][2]string{
 		{"10.0.0.1", "::ffff:10.0.0.1"}, {"2001:db8::1", "2001:db8::ffff:0:0:1"}, {"fe80::1%eth0", "fe80::2"},
@@ -40,7 +41,7 @@ func TestSourceOf(t *testing.T) {
 	}
 }
 
-// TestCrowd: over the bound of all, whoever has most loses its newest.
+// TestCrowd: P13.3. Over the bound of all, whoever has most loses its newest.
 func TestCrowd(t *testing.T) {
 	g := gate.New(gate.Limits{Strangers: 6, StrangersEach: 4})
 	var out []string
@@ -106,7 +107,7 @@ func TestCrowdAtOnce(t *testing.T) {
 	}
 }
 
-// TestWaitGrowsAndEnds: only beyond the allowance, only that source, only that
+// TestWaitGrowsAndEnds: P13.7, P13.4. Only beyond the allowance, only that source, only that
 // kind, longer each time, never longer than Longest, and forgotten in the end.
 func TestWaitGrowsAndEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -161,7 +162,7 @@ func TestNoBound(t *testing.T) {
 	}
 }
 
-// TestAFloodOfSourcesMakesNobodyForgotten: the memory is bounded, and what is
+// TestAFloodOfSourcesMakesNobodyForgotten: P13.7. The memory is bounded, and what is
 // in it stays; whoever finds no room is counted with its neighbours.
 func TestAFloodOfSourcesMakesNobodyForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
