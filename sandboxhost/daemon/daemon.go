@@ -79,6 +79,9 @@ func New(cfg Config, opts Options) (*Daemon, error) {
 	if err := cfg.Check(); err != nil {
 		return nil, err
 	}
+	if err := cfg.checkCertificate(); err != nil {
+		return nil, err
+	}
 	if opts.Log == nil {
 		opts.Log = os.Stderr
 	}
@@ -255,38 +258,6 @@ func (d *Daemon) drain(ctx context.Context) error {
 	}
 	d.log.Info().Msg("drained")
 	return nil
-}
-
-// reload takes over what may change while the daemon runs.
-func (d *Daemon) reload() {
-	cfg := d.cfg
-	if d.opts.Load != nil {
-		loaded, err := d.opts.Load()
-		if err == nil {
-			err = loaded.Check()
-		}
-		if err != nil {
-			d.log.Error().Err(err).Msg("reload: configuration kept as it was")
-			return
-		}
-		cfg = loaded
-	}
-	tokens, err := sandboxhost.LoadTokens(cfg.Tokens)
-	if err != nil {
-		d.log.Error().Err(err).Msg("reload: tokens kept as they were")
-		return
-	}
-	d.host.SetTokens(tokens)
-	d.host.SetQuotas(cfg.quotas())
-	d.gate.SetLimits(cfg.gateLimits())
-	if d.audit != nil {
-		d.audit.again()
-	}
-	if err := d.identity.load(cfg); err != nil {
-		d.log.Error().Err(err).Msg("reload: certificates kept as they were")
-	}
-	d.log = newLogger(d.opts.Log, cfg.LogFormat, cfg.LogLevel)
-	d.log.Info().Msg("reloaded")
 }
 
 // WriteWhole writes a file so that a reader sees it whole or not at all.
