@@ -4,9 +4,13 @@ import (
 	"io"
 	"net"
 	"net/netip"
+	"os"
 	"path/filepath"
+	"runtime"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/controld/controld/dataport"
 )
@@ -79,4 +83,56 @@ func TestListenToUsers(t *testing.T) {
 			t.Errorf("%s: let in %v", name, got)
 		}
 	}
+}
+
+// TestListenToNoOtherUsers: by default that is this user and root.
+func TestListenToNoOtherUsers(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root can be somebody else")
+	}
+	dir, err := os.MkdirTemp("", "u")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	path := filepath.Join(dir, "s")
+	accepting(t, dataport.Endpoint{Scheme: dataport.SchemeUnix, Path: path}, dataport.ListenOptions{})
+	for name, mode := range map[string]os.FileMode{dir: 0o755, path: 0o666} {
+		if err := os.Chmod(name, mode); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for uid, want := range map[int]bool{0: true, 65534: false} {
+		if got := letInAs(t, uid, path); got != want {
+			t.Errorf("uid %d: let in %v", uid, got)
+		}
+	}
+}
+
+// letInAs is letIn of a Unix socket, as another user.
+func letInAs(t *testing.T, uid int, path string) bool {
+	t.Helper()
+	in := make(chan bool, 1)
+	go func() {
+		runtime.LockOSThread() // and never unlocked: the thread ends as somebody else
+		defer close(in)
+		fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer unix.Close(fd)
+		if _, _, errno := unix.RawSyscall(unix.SYS_SETRESUID, uintptr(uid), uintptr(uid), uintptr(uid)); errno != 0 {
+			t.Error(errno)
+			return
+		}
+		if err := unix.Connect(fd, &unix.SockaddrUnix{Name: path}); err != nil {
+			t.Error(err)
+			return
+		}
+		var b [8]byte
+		n, _ := unix.Read(fd, b[:])
+		in <- n > 0
+	}()
+	return <-in
 }
