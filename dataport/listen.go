@@ -31,7 +31,7 @@ type ListenOptions struct {
 // Listen listens on an endpoint. A Unix socket is made with mode 0600; one
 // left behind by a process that is gone is replaced. On tls the handshake is
 // left to the first use of a connection, so that Accept never waits for a
-// peer. Connections are bare except with TLS.
+// peer; see [Trust]. Connections are bare except with TLS.
 func Listen(e Endpoint, o ListenOptions) (net.Listener, error) {
 	if e.Scheme == SchemeTLS && o.TLS == nil {
 		return nil, fmt.Errorf("listen %s: no certificate", e)

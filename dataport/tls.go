@@ -2,6 +2,7 @@ package dataport
 
 import (
 	"crypto/tls"
+	"errors"
 	"net"
 	"sync/atomic"
 )
@@ -19,7 +20,22 @@ func (l *tlsListener) Accept() (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	return tls.Server(&paced{Conn: conn}, l.config()), nil
+	return tls.Server(&paced{Conn: conn, left: handshakeMost}, l.config()), nil
+}
+
+// handshakeMost is how many bytes a stranger may send, handshake and all: TLS
+// would keep a certificate of 256 KiB before it looked at it.
+const handshakeMost = 64 << 10
+
+// errHandshakeLong ends the connection of a stranger who sends more.
+var errHandshakeLong = errors.New("too many bytes for a handshake")
+
+// Trust lets a connection that [Listen] accepted with TLS receive without
+// bound. Whoever takes it on says so once its handshake is done.
+func Trust(conn net.Conn) {
+	if p := pacedBelow(conn); p != nil {
+		p.trusted.Store(true)
+	}
 }
 
 // paced is the connection below TLS. A write that ran into its deadline is the
@@ -29,6 +45,22 @@ type paced struct {
 	net.Conn
 	// look judges every write, while a pump writes.
 	look atomic.Pointer[func(n int, err error) error]
+	// left is how much may be received before it is trusted.
+	left    int
+	trusted atomic.Bool
+}
+
+// Read implements net.Conn.
+func (c *paced) Read(b []byte) (int, error) {
+	if c.trusted.Load() {
+		return c.Conn.Read(b)
+	}
+	if c.left <= 0 {
+		return 0, errHandshakeLong
+	}
+	n, err := c.Conn.Read(b[:min(len(b), c.left)])
+	c.left -= n
+	return n, err
 }
 
 // Write implements net.Conn.

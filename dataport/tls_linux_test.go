@@ -73,6 +73,7 @@ func tlsPair(t *testing.T) (near, far *tls.Conn) {
 		t.Fatal(err)
 	}
 	near = conn.(*tls.Conn)
+	dataport.Trust(far)
 	t.Cleanup(func() { dataport.Bare(near).Close(); dataport.Bare(far).Close() })
 	return near, far
 }

@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -431,7 +432,7 @@ func resident(t *testing.T, pid int, field string) int64 {
 // TestStrangersFloodOfBytes: P13.9. Whatever is pushed at the ports, in whatever
 // guise, is not kept.
 func TestStrangersFloodOfBytes(t *testing.T) {
-	const total, each = 1 << 30, 1 << 20
+	const total, each = 2 << 30, 1 << 20
 	p := newPlace(t)
 	d := p.start(t)
 	sb := p.client(t, d)
@@ -444,30 +445,28 @@ func TestStrangersFloodOfBytes(t *testing.T) {
 		{d.ready.Control[0], "{"}, {d.ready.Control[0], ""}, {d.ready.Control[0], `{"jsonrpc":"2.0","id":1,"method":"ping"}` + "\n{"},
 		{d.ready.Data[0], "C"}, {d.ready.Data[0], "CTRLD1 " + strings.Repeat("A", 43) + "\n"}, {d.ready.Data[0], "x"},
 	}
-	var all sync.WaitGroup
-	budget := make(chan struct{}, total/each)
-	for range total / each {
-		budget <- struct{}{}
-	}
-	close(budget)
-	for i := range 200 {
-		all.Go(func() {
-			g := guises[i%len(guises)]
-			_, addr, _ := strings.Cut(g.url, "://")
+	for _, g := range guises { // each of 200 connections that dial again
+		_, addr, _ := strings.Cut(g.url, "://")
+		var left atomic.Int64
+		left.Store(int64(total / each / len(guises)))
+		var all sync.WaitGroup
+		for i := range 200 {
 			dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 9, 0, byte(i))}}
-			for range budget {
-				conn, err := dialer.Dial("tcp", addr)
-				if err != nil {
-					continue
+			all.Go(func() {
+				for left.Add(-1) >= 0 {
+					conn, err := dialer.Dial("tcp", addr)
+					if err != nil {
+						continue
+					}
+					conn.SetDeadline(time.Now().Add(patience))
+					io.WriteString(conn, g.begin)
+					conn.Write(junk)
+					conn.Close()
 				}
-				conn.SetDeadline(time.Now().Add(patience))
-				io.WriteString(conn, g.begin)
-				conn.Write(junk)
-				conn.Close()
-			}
-		})
+			})
+		}
+		all.Wait()
 	}
-	all.Wait()
 	peak := resident(t, d.ready.PID, "VmHWM")
 	t.Logf("%d MiB before, at most %d MiB", before>>20, peak>>20)
 	if grown := peak - before; grown > 32<<20 {

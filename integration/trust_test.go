@@ -14,6 +14,7 @@ import (
 	"io"
 	"math/big"
 	"net"
+	"net/http"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -292,6 +293,32 @@ func TestTrustSilentHandshake(t *testing.T) {
 		if early := time.Since(began) < 4*time.Second; early {
 			t.Fatal("closed before its time")
 		}
+	}
+}
+
+// TestTrustLongHandshake: P13.9. A stranger may not fill memory with what it
+// calls a certificate.
+func TestTrustLongHandshake(t *testing.T) {
+	x := startTrust(t, true, nil)
+	huge := x.ca.issue(&x509.Certificate{Subject: pkix.Name{CommonName: "acme"}, DNSNames: []string{strings.Repeat("a.", 50_000) + "a"}})
+	if line, err := x.try(x.ready.Control[0], x.config(huge), pingLine); line != "" || err == nil {
+		t.Errorf("a certificate of 100 kB is taken: %q", line)
+	}
+	mine := x.ca.client("acme", "")
+	c := x.enter(mine)
+	c.writeFile("f", strings.Repeat("x", 1<<20)) // no bound any more
+	conn, err := x.shake(x.ready.Admin, x.config(mine))
+	if err != nil {
+		t.Fatal(err)
+	}
+	in := bufio.NewReader(conn)
+	for range 20 { // nor there
+		fmt.Fprintf(conn, "GET /healthz HTTP/1.1\r\nHost: x\r\nX: %s\r\n\r\n", strings.Repeat("x", 8000))
+		resp, err := http.ReadResponse(in, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		io.Copy(io.Discard, resp.Body)
 	}
 }
 

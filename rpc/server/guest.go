@@ -60,6 +60,7 @@ func (s *Server) shakeHands(nc net.Conn, g *guest, deadline time.Time) bool {
 		dataport.CloseLinger(dataport.Bare(nc)) // or the peer would not learn why
 		return false
 	}
+	dataport.Trust(nc)
 	nc.SetWriteDeadline(time.Time{})
 	if certs := layer.ConnectionState().PeerCertificates; len(certs) > 0 {
 		g.Certificate = certs[0]
