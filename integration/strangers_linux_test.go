@@ -191,6 +191,10 @@ func TestStrangersAreFew(t *testing.T) {
 			}
 			// Everything is taken, and still there is a place.
 			d.login().ok("stat", obj{"path": "."})
+			first[7].SetDeadline(time.Now().Add(3 * time.Second)) // before it is closed for silence
+			if !closedAtOnce(t, first[7]) {
+				t.Error("the newest of the source with most is still in")
+			}
 			k := c.mintWrite("f")
 			k.open("honest")
 			if r := k.commit(6); r.num("bytes") != 6 {
