@@ -35,7 +35,10 @@ func (d *Daemon) listen() (_ *listeners, err error) {
 			ls.close()
 		}
 	}()
-	given := activated()
+	given, err := d.activated()
+	if err != nil {
+		return nil, err
+	}
 	peers := d.peers()
 	if ls.ready.Control, err = ls.open("control", d.cfg.Control, given["control"], server.Control, peers); err != nil {
 		return nil, err
@@ -75,15 +78,24 @@ func (d *Daemon) peers() dataport.ListenOptions {
 	return o
 }
 
-func activated() map[string][]net.Listener {
+// activated returns what a service manager handed over, if it may be used.
+func (d *Daemon) activated() (map[string][]net.Listener, error) {
 	if os.Getenv("LISTEN_FDS") == "" {
-		return nil
+		return nil, nil
 	}
 	given, err := activation.ListenersWithNames()
 	if err != nil {
-		return nil
+		return nil, nil
 	}
-	return given
+	for key, urls := range map[string][]string{"control": d.cfg.Control, "data": d.cfg.Data} {
+		for _, ln := range given[key] {
+			e := endpointOf(ln.Addr(), urls)
+			if err := d.cfg.checkReach(key, e.String(), e); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return given, nil
 }
 
 func (ls *listeners) open(key string, urls []string, given []net.Listener, planes server.Planes, peers dataport.ListenOptions) ([]string, error) {
