@@ -2,23 +2,16 @@ package integration
 
 import (
 	"bufio"
-	"bytes"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"os"
-	"runtime"
 	"strconv"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
-
-	"github.com/controld/controld/sandbox"
 	"github.com/controld/controld/sandboxhost/daemon"
 )
 
@@ -80,15 +73,17 @@ func TestStrangersFailedHellos(t *testing.T) {
 // with 0 nobody at all.
 func TestStrangersMayFailSafely(t *testing.T) {
 	for name, n := range map[string]int{"default": 90, "0": 300} {
-		d := startWire(t, func(c *daemon.Config) {
-			if name == "0" {
-				c.MaxFailedHellos = 0
+		t.Run(name, func(t *testing.T) {
+			d := startWire(t, func(c *daemon.Config) {
+				if name == "0" {
+					c.MaxFailedHellos = 0
+				}
+			})
+			for range n {
+				d.dial().fails("hello", badHello, -32001, "unauthenticated")
 			}
+			d.login()
 		})
-		for range n {
-			d.dial().fails("hello", badHello, -32001, "unauthenticated")
-		}
-		d.login()
 	}
 }
 
@@ -266,216 +261,5 @@ func TestStrangersFromNetworks(t *testing.T) {
 		if err := cfg.Check(); err == nil {
 			t.Errorf("%s is no mistake", name)
 		}
-	}
-}
-
-// TestStrangersOfOtherUsers: P1.16. The mode of a Unix socket is not all that
-// keeps others away.
-func TestStrangersOfOtherUsers(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("only root can be somebody else")
-	}
-	const nobody = 65534
-	for name, allowed := range map[string][]int{"root alone": nil, "nobody too": {nobody}} {
-		dir, err := os.MkdirTemp("", "u")
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { os.RemoveAll(dir) })
-		d := startWire(t, func(c *daemon.Config) {
-			c.Control, c.UnixAllowUID = []string{"unix://" + dir + "/c"}, allowed
-		})
-		for path, mode := range map[string]os.FileMode{dir: 0o755, dir + "/c": 0o666} {
-			if err := os.Chmod(path, mode); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if got, want := pingAs(t, nobody, dir+"/c"), len(allowed) > 0; got != want {
-			t.Errorf("%s: nobody is answered: %v", name, got)
-		}
-		d.login()
-	}
-}
-
-// pingAs tells whether a user's ping over a Unix socket is answered.
-func pingAs(t *testing.T, uid int, path string) bool {
-	t.Helper()
-	answered := make(chan bool, 1)
-	go func() {
-		runtime.LockOSThread() // and never unlocked: the thread ends as somebody else
-		fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
-		if err == nil {
-			defer unix.Close(fd)
-			if _, _, errno := unix.RawSyscall(unix.SYS_SETRESUID, uintptr(uid), uintptr(uid), uintptr(uid)); errno != 0 {
-				err = errno
-			}
-		}
-		if err == nil {
-			err = unix.Connect(fd, &unix.SockaddrUnix{Name: path})
-		}
-		if err != nil {
-			t.Error(err)
-			answered <- false
-			return
-		}
-		unix.Write(fd, []byte(pingLine))
-		b := make([]byte, 64)
-		n, _ := unix.Read(fd, b)
-		answered <- n > 0
-	}()
-	return <-answered
-}
-
-// cpu is how much time a process has computed.
-func cpu(t *testing.T, pid int) time.Duration {
-	t.Helper()
-	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, rest, _ := strings.Cut(string(stat), ") ")
-	fields := strings.Fields(rest)
-	user, _ := strconv.Atoi(fields[11])
-	system, _ := strconv.Atoi(fields[12])
-	return time.Duration(user+system) * 10 * time.Millisecond
-}
-
-// TestStrangersLeaveDescriptors: P13.8. With few descriptors 200 who wait take
-// none of those that sessions need.
-func TestStrangersLeaveDescriptors(t *testing.T) {
-	p := newPlace(t)
-	d := p.startBehind(t, "ulimit -n 64")
-	sb := p.client(t, d)
-	if _, err := sb.Info(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	w := &wireDaemon{t: t, ready: d.ready}
-	for range 100 {
-		w.connectFrom("127.9.0.1", d.ready.Control[0])
-		w.connectFrom("127.9.0.2", d.ready.Data[0])
-	}
-	for range 20 {
-		ran(t, sb, "cat /proc/version", sandbox.ExecOptions{})
-		moves(t, sb)
-	}
-}
-
-// TestOutOfDescriptors: P13.8. When there are none the daemon neither spins nor
-// forgets its sessions, and goes on when there are some.
-func TestOutOfDescriptors(t *testing.T) {
-	p := newPlace(t)
-	d := p.startBehind(t, "ulimit -n 64")
-	w := &wireDaemon{t: t, ready: d.ready}
-	w.cfg.StateDir = p.dir
-	login := func(local string) *wireClient {
-		conn := w.connectFrom(local, d.ready.Control[0])
-		c := &wireClient{t: t, d: w, conn: conn, in: bufio.NewReader(conn), kept: map[string]wireReply{}}
-		c.send("hello", obj{"protocol": 1, "token": p.secret})
-		return c
-	}
-	first := login("127.0.0.1")
-	first.wait("1")
-	var more []*wireClient
-	for range 200 { // most of whom wait in the kernel
-		more = append(more, login("127.9.0.1"))
-	}
-	await(t, "the end of the descriptors", func() bool { first.ok("ping", nil); return bytes.Contains(fdNames(t, d.ready.PID), []byte(" 63 ")) })
-	before, began := cpu(t, d.ready.PID), time.Now()
-	for time.Since(began) < 2*time.Second {
-		first.ok("ping", nil)
-		time.Sleep(50 * time.Millisecond)
-	}
-	spent, took := cpu(t, d.ready.PID)-before, time.Since(began)
-	t.Logf("%v of CPU in %v without descriptors", spent, took)
-	if spent > took/20 {
-		t.Errorf("%v of CPU in %v: it spins", spent, took)
-	}
-	for _, c := range more {
-		c.conn.Close()
-	}
-	began = time.Now()
-	last := login("127.0.0.1")
-	last.wait("1")
-	t.Logf("accepted %v after descriptors were free", time.Since(began))
-	first.ok("stat", obj{"path": "."})
-}
-
-// fdNames lists the descriptors of a process between spaces.
-func fdNames(t *testing.T, pid int) []byte {
-	t.Helper()
-	names, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", pid))
-	if err != nil {
-		t.Fatal(err)
-	}
-	list := []byte(" ")
-	for _, n := range names {
-		list = append(append(list, n.Name()...), ' ')
-	}
-	return list
-}
-
-// resident is a figure of /proc/PID/status, in bytes.
-func resident(t *testing.T, pid int, field string) int64 {
-	t.Helper()
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for line := range strings.Lines(string(text)) {
-		if value, ok := strings.CutPrefix(line, field+":"); ok {
-			n, _ := strconv.ParseInt(strings.Fields(value)[0], 10, 64)
-			return n << 10
-		}
-	}
-	t.Fatalf("no %s", field)
-	return 0
-}
-
-// TestStrangersFloodOfBytes: P13.9. Whatever is pushed at the ports, in whatever
-// guise, is not kept.
-func TestStrangersFloodOfBytes(t *testing.T) {
-	const total, each = 1 << 30, 512 << 10
-	p := newPlace(t)
-	d := p.start(t)
-	sb := p.client(t, d)
-	if _, err := sb.Info(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	before := resident(t, d.ready.PID, "VmRSS")
-	junk := bytes.Repeat([]byte("x"), each)
-	guises := []struct{ url, begin string }{
-		{d.ready.Control[0], "{"}, {d.ready.Control[0], ""}, {d.ready.Control[0], `{"jsonrpc":"2.0","id":1,"method":"ping"}` + "\n{"},
-		{d.ready.Data[0], "C"}, {d.ready.Data[0], "CTRLD1 " + strings.Repeat("A", 43) + "\n"}, {d.ready.Data[0], "x"},
-	}
-	for _, g := range guises { // each of 200 connections that dial again
-		_, addr, _ := strings.Cut(g.url, "://")
-		var left atomic.Int64
-		left.Store(int64(total / each / len(guises)))
-		var all sync.WaitGroup
-		for i := range 200 {
-			dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 9, 0, byte(i))}}
-			all.Go(func() {
-				for left.Add(-1) >= 0 {
-					conn, err := dialer.Dial("tcp", addr)
-					if err != nil {
-						continue
-					}
-					conn.SetDeadline(time.Now().Add(patience))
-					io.WriteString(conn, g.begin)
-					conn.Write(junk)
-					io.Copy(io.Discard, conn) // the daemon reads on for a while
-					conn.Close()
-				}
-			})
-		}
-		all.Wait()
-	}
-	peak := resident(t, d.ready.PID, "VmHWM")
-	t.Logf("%d MiB before, at most %d MiB", before>>20, peak>>20)
-	if grown := peak - before; grown > 32<<20 {
-		t.Errorf("grew by %d MiB", grown>>20)
-	}
-	if err := sb.Ping(t.Context()); err != nil {
-		t.Error(err)
 	}
 }

@@ -36,26 +36,36 @@ func (c *conn) greet(r *rpc.Request) (*rpc.Message, step) {
 	case c.s.isDraining():
 		return fail(unavailable(sandbox.ReasonDraining, sandbox.OutcomeNone), goOn)
 	}
-	if wait := c.s.cfg.Gate.Wait(gate.Hello, c.guest.Source); wait > 0 {
-		return fail(&sandbox.Error{Kind: sandbox.KindResourceExhausted, Message: "too many failed hellos came from there",
-			Limit: sandbox.Some(int64(c.s.cfg.Gate.Allowed(gate.Hello))), RetryAfter: wait}, hangUp)
-	}
-	session, err := c.open(*p)
-	c.auditHello(p, session, err)
-	if sandbox.KindOf(err) == sandbox.KindUnauthenticated {
-		c.s.cfg.Gate.Failed(gate.Hello, c.guest.Source)
-		return fail(err, hangUp)
-	}
+	session, next, err := c.authenticate(p)
 	if err != nil {
-		return fail(err, goOn)
+		return fail(err, next)
 	}
-	c.guest.place.Leave()
 	c.peer = newPeer(c.s, session, c.nc.LocalAddr(), p.Mux != "")
 	c.lines.SetMost(int(c.s.cfg.Limits.MaxMessageBytes))
 	if c.peer.mux {
 		return rpc.NewResult(r.ID, c.peer.greeting()), upgrade
 	}
 	return rpc.NewResult(r.ID, c.peer.greeting()), goOn
+}
+
+// authenticate lets a guest in, or says how the connection goes on without.
+func (c *conn) authenticate(p *rpc.HelloParams) (*Session, step, error) {
+	doors := c.s.cfg.Gate
+	if wait := doors.Wait(gate.Hello, c.guest.Source); wait > 0 {
+		return nil, hangUp, &sandbox.Error{Kind: sandbox.KindResourceExhausted, Message: "too many failed hellos came from there",
+			Limit: sandbox.Some(int64(doors.Allowed(gate.Hello))), RetryAfter: wait}
+	}
+	session, err := c.open(*p)
+	c.auditHello(p, session, err)
+	if sandbox.KindOf(err) == sandbox.KindUnauthenticated {
+		doors.Failed(gate.Hello, c.guest.Source)
+		return nil, hangUp, err
+	}
+	if err != nil {
+		return nil, goOn, err
+	}
+	c.guest.place.Leave()
+	return session, goOn, nil
 }
 
 // open asks the host, within the time a hello has.
