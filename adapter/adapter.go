@@ -35,7 +35,9 @@ type Options struct {
 	Client string
 	// Mux carries both planes over the one control connection.
 	Mux bool
-	// TLS configures tls endpoints, of both planes.
+	// TLS configures tls endpoints, of both planes: roots, a certificate of
+	// one's own, the server's name where it is not the host of Control. The
+	// name that the control plane proves is asked of the data plane too.
 	TLS *tls.Config
 	// Dial replaces the dialling of endpoints.
 	Dial func(context.Context, dataport.Endpoint) (net.Conn, error)
@@ -63,9 +65,20 @@ func (o *Options) fill() {
 	if o.Client == "" {
 		o.Client = "controld-go/1"
 	}
-	if o.Dial == nil {
-		o.Dial = dataport.Dialer{TLS: o.TLS}.Dial
+}
+
+// dialer is what dials where Options name none: a data endpoint must prove the
+// name of the control plane, whatever host it is told to be on.
+func (o *Options) dialer(control dataport.Endpoint) func(context.Context, dataport.Endpoint) (net.Conn, error) {
+	if control.Encrypted() && (o.TLS == nil || o.TLS.ServerName == "") {
+		named := o.TLS.Clone()
+		if named == nil {
+			named = &tls.Config{}
+		}
+		named.ServerName = control.Host
+		return dataport.Dialer{TLS: named}.Dial
 	}
+	return dataport.Dialer{TLS: o.TLS}.Dial
 }
 
 // Sandbox is a sandbox behind a control server. Make it with [New], end it
@@ -95,6 +108,9 @@ func New(opts Options) (*Sandbox, error) {
 	control, err := dataport.ParseEndpoint(opts.Control)
 	if err != nil {
 		return nil, &sandbox.Error{Kind: sandbox.KindInvalidParams, Op: "connect", Message: err.Error(), Err: err}
+	}
+	if opts.Dial == nil {
+		opts.Dial = opts.dialer(control)
 	}
 	s := &Sandbox{opts: opts, control: control}
 	for _, u := range opts.Data {

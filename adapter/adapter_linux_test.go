@@ -32,7 +32,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // host lets everybody in who has the token "good".
 type host struct{ b sandbox.Backend }
 
-func (h host) Open(ctx context.Context, hello rpc.HelloParams, _ net.Addr) (*server.Session, error) {
+func (h host) Open(ctx context.Context, hello rpc.HelloParams, _ server.Visitor) (*server.Session, error) {
 	if hello.Token != "good" {
 		return nil, &sandbox.Error{Kind: sandbox.KindUnauthenticated, Op: "hello"}
 	}
@@ -70,7 +70,7 @@ func newStageWith(t *testing.T, url string, change func(*server.Config, sandbox.
 	if st.addr, err = dataport.ParseEndpoint(url); err != nil {
 		t.Fatal(err)
 	}
-	ln, err := dataport.Listen(st.addr, nil, nil)
+	ln, err := dataport.Listen(st.addr, dataport.ListenOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,6 +2,7 @@ package adapter
 
 import (
 	"context"
+	"fmt"
 	"net"
 	"time"
 
@@ -24,7 +25,7 @@ type ahead struct {
 // dialAhead connects to where the transfer that is being minted will be
 // opened. An error is left to the dial that then follows the mint.
 func (s *Sandbox) dialAhead(ctx context.Context, l *link) ahead {
-	endpoints := s.dataEndpoints(l.hello.Data)
+	endpoints := s.dataEndpoints(l, l.hello.Data)
 	if l.mux != nil || len(endpoints) == 0 {
 		return ahead{}
 	}
@@ -63,7 +64,13 @@ func (s *Sandbox) dials(l *link, t *rpc.Transfer, a ahead) []func(context.Contex
 	if l.mux != nil {
 		return []dial{dataport.MuxDial(l.mux)}
 	}
-	endpoints := s.dataEndpoints(t.Endpoints)
+	endpoints := s.dataEndpoints(l, t.Endpoints)
+	if len(endpoints) == 0 && len(t.Endpoints) > 0 {
+		a.close()
+		return []dial{func(context.Context) (net.Conn, error) {
+			return nil, fmt.Errorf("no data endpoint that goes with %s among %v", s.opts.Control, t.Endpoints)
+		}}
+	}
 	if a.fits(endpoints) {
 		return []dial{func(context.Context) (net.Conn, error) { return a.conn, nil }}
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"math/rand/v2"
 	"net"
+	"slices"
 	"sync"
 	"time"
 
@@ -235,15 +236,17 @@ func (c *sessionConn) Close() error { return c.session.Close() }
 
 // dataEndpoints returns where to dial: our own choice first of all, else what
 // the server named, with the host that was dialled for control where it named
-// none.
-func (s *Sandbox) dataEndpoints(urls []string) []dataport.Endpoint {
+// none. Behind a control plane with TLS nothing goes in the clear, unless the
+// server says that it was set up so.
+func (s *Sandbox) dataEndpoints(l *link, urls []string) []dataport.Endpoint {
 	if len(s.data) > 0 {
 		return s.data
 	}
+	plain := !s.control.Encrypted() || slices.Contains(l.hello.Info.Capabilities, sandbox.CapPlainData)
 	var out []dataport.Endpoint
 	for _, u := range urls {
 		e, err := dataport.ParseEndpoint(u)
-		if err != nil || e.Scheme == dataport.SchemeMux {
+		if err != nil || e.Scheme == dataport.SchemeMux || e.Scheme == dataport.SchemeTCP && !plain {
 			continue
 		}
 		if e.Host == "" && (e.Scheme == dataport.SchemeTCP || e.Scheme == dataport.SchemeTLS) {

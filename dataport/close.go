@@ -1,7 +1,6 @@
 package dataport
 
 import (
-	"io"
 	"net"
 	"time"
 )
@@ -28,17 +27,24 @@ func CloseWrite(conn net.Conn) {
 func CloseLinger(conn net.Conn) {
 	CloseWrite(conn)
 	conn.SetReadDeadline(time.Now().Add(lingerTime))
-	buf := bufferPool.Get().(*[]byte)
-	io.CopyBuffer(io.Discard, onlyReader{io.LimitReader(conn, lingerBytes)}, *buf)
-	bufferPool.Put(buf)
+	var drop [4 << 10]byte // small: whoever was refused holds it
+	for n := 0; n < lingerBytes; {
+		got, err := conn.Read(drop[:])
+		n += got
+		if err != nil {
+			break
+		}
+	}
 	conn.Close()
 }
 
 // Reset closes conn so that the peer sees an error where the transport knows
 // one (TCP). It is a hint, never the verdict.
 func Reset(conn net.Conn) {
-	if tcp, ok := conn.(*net.TCPConn); ok {
+	bare := Bare(conn)
+	if tcp, ok := bare.(*net.TCPConn); ok {
 		tcp.SetLinger(0)
+		bare.Close() // below TLS, which would say goodbye first
 	}
 	conn.Close()
 }
@@ -65,7 +71,7 @@ func CloseSent(conn net.Conn, stall time.Duration) {
 		if !isTimeout(err) {
 			return
 		}
-		if unsent, known := unacknowledged(conn); known && unsent == 0 {
+		if unsent, known := unacknowledged(Bare(conn)); known && unsent == 0 {
 			return
 		}
 	}
@@ -77,6 +83,3 @@ func earlier(a, b time.Time) time.Time {
 	}
 	return b
 }
-
-// onlyReader hides every method of a reader but Read.
-type onlyReader struct{ io.Reader }

@@ -404,19 +404,24 @@ func TestCloseSentWaitsForThePeerAndLosesNothing(t *testing.T) {
 func TestUnixListener(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "s")
 	e := dataport.Endpoint{Scheme: dataport.SchemeUnix, Path: path}
-	ln, err := dataport.Listen(e, nil, nil)
+	ln, err := dataport.Listen(e, dataport.ListenOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
 		t.Fatalf("mode %v, %v", info.Mode(), err)
 	}
-	if _, err := dataport.Listen(e, nil, nil); err == nil {
+	if _, err := dataport.Listen(e, dataport.ListenOptions{}); err == nil {
 		t.Fatal("took the socket of a living process")
 	}
-	ln.(*net.UnixListener).SetUnlinkOnClose(false)
 	ln.Close()
-	ln, err = dataport.Listen(e, nil, nil)
+	stale, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	stale.SetUnlinkOnClose(false)
+	stale.Close()
+	ln, err = dataport.Listen(e, dataport.ListenOptions{})
 	if err != nil {
 		t.Fatalf("a socket left behind: %v", err)
 	}

@@ -5,7 +5,6 @@ import (
 	"crypto/tls"
 	"fmt"
 	"net"
-	"os"
 	"strconv"
 	"strings"
 	"time"
@@ -75,6 +74,7 @@ func (d Dialer) dialTLS(ctx context.Context, e Endpoint) (net.Conn, error) {
 		cfg.ServerName = e.Host
 	}
 	cfg.MinVersion = tls.VersionTLS13
+	cfg.DynamicRecordSizingDisabled = true // which is for web pages
 	conn := tls.Client(raw, cfg)
 	if err := conn.HandshakeContext(ctx); err != nil {
 		raw.Close()
@@ -145,87 +145,4 @@ func readLine(conn net.Conn, limit int) (string, error) {
 		}
 	}
 	return "", fmt.Errorf("line of more than %d bytes", limit)
-}
-
-// Listen listens on an endpoint. A Unix socket is made with mode 0600; one
-// left behind by a process that is gone is replaced. allowCID, on vsock,
-// decides which guests are accepted; nil accepts none.
-func Listen(e Endpoint, cfg *tls.Config, allowCID func(uint32) bool) (net.Listener, error) {
-	switch e.Scheme {
-	case SchemeTCP:
-		return listenTCP(e)
-	case SchemeTLS:
-		if cfg == nil {
-			return nil, fmt.Errorf("listen %s: no certificate", e)
-		}
-		ln, err := listenTCP(e)
-		if err != nil {
-			return nil, err
-		}
-		return tls.NewListener(ln, cfg), nil
-	case SchemeUnix:
-		return listenUnix(e.Path)
-	case SchemeVsock:
-		return listenVsock(e, allowCID)
-	}
-	return nil, fmt.Errorf("listen %s: not an endpoint to listen on", e)
-}
-
-func listenTCP(e Endpoint) (net.Listener, error) {
-	lc := listenConfig()
-	return lc.Listen(context.Background(), "tcp", net.JoinHostPort(e.Host, strconv.Itoa(int(e.Port))))
-}
-
-func listenUnix(path string) (net.Listener, error) {
-	if info, err := os.Lstat(path); err == nil && info.Mode().Type() == os.ModeSocket {
-		if conn, err := net.Dial("unix", path); err == nil {
-			conn.Close()
-			return nil, fmt.Errorf("listen unix %s: in use by a living process", path)
-		}
-		if err := os.Remove(path); err != nil {
-			return nil, err
-		}
-	}
-	ln, err := net.Listen("unix", path)
-	if err != nil {
-		return nil, err
-	}
-	if err := os.Chmod(path, 0o600); err != nil {
-		ln.Close()
-		return nil, err
-	}
-	return ln, nil
-}
-
-func listenVsock(e Endpoint, allow func(uint32) bool) (net.Listener, error) {
-	var ln net.Listener
-	var err error
-	if e.CID == AnyCID {
-		ln, err = vsock.ListenContextID(uint32(0xffffffff), e.Port, nil)
-	} else {
-		ln, err = vsock.ListenContextID(e.CID, e.Port, nil)
-	}
-	if err != nil {
-		return nil, err
-	}
-	return &cidListener{Listener: ln, allow: allow}, nil
-}
-
-// cidListener accepts only the guests that it was told of.
-type cidListener struct {
-	net.Listener
-	allow func(uint32) bool
-}
-
-func (l *cidListener) Accept() (net.Conn, error) {
-	for {
-		conn, err := l.Listener.Accept()
-		if err != nil {
-			return nil, err
-		}
-		if addr, ok := conn.RemoteAddr().(*vsock.Addr); ok && l.allow != nil && l.allow(addr.ContextID) {
-			return conn, nil
-		}
-		conn.Close()
-	}
 }

@@ -33,7 +33,7 @@ func wantKeepAlive(t *testing.T, conn net.Conn) {
 // TestAcceptedConnectionsFindDeadPeers: P4.15, on both planes, without a call
 // for each connection.
 func TestAcceptedConnectionsFindDeadPeers(t *testing.T) {
-	ln, err := dataport.Listen(dataport.Endpoint{Scheme: dataport.SchemeTCP, Host: "127.0.0.1"}, nil, nil)
+	ln, err := dataport.Listen(dataport.Endpoint{Scheme: dataport.SchemeTCP, Host: "127.0.0.1"}, dataport.ListenOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -65,7 +65,7 @@ func (p *Pump) Send(tenant string, conn net.Conn, r io.Reader, length sandbox.Op
 	}
 	n := p.sends.Add(1)
 	defer p.sends.Add(-1)
-	boundUnsent(conn, unsentShare(n))
+	boundUnsent(Bare(conn), unsentShare(n))
 	if _, err := p.write(conn, []byte(Welcome), ended); err != nil {
 		return 0, err
 	}
@@ -183,6 +183,11 @@ func (p *Pump) sendCopy(pace *pacer, conn net.Conn, r io.Reader, length sandbox.
 func (p *Pump) write(conn net.Conn, b []byte, ended func() bool) (int, error) {
 	written := 0
 	watch := p.watch()
+	if below := pacedBelow(conn); below != nil {
+		look := func(n int, err error) error { return p.look(below, watch, n, err, ended) }
+		below.look.Store(&look)
+		defer below.look.Store(nil)
+	}
 	for written < len(b) {
 		conn.SetWriteDeadline(time.Now().Add(p.tick()))
 		if ended() {
@@ -195,4 +200,16 @@ func (p *Pump) write(conn net.Conn, b []byte, ended func() bool) (int, error) {
 		}
 	}
 	return written, nil
+}
+
+// look judges a write below TLS, which must not see its deadline.
+func (p *Pump) look(below *paced, watch *watch, n int, err error, ended func() bool) error {
+	if stop := watch.after(below.Conn, int64(n), err); stop != nil || err == nil {
+		return stop
+	}
+	below.SetWriteDeadline(time.Now().Add(p.tick()))
+	if ended() {
+		return errEnded
+	}
+	return nil
 }

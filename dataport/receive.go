@@ -163,9 +163,15 @@ func receiveCopy(conn net.Conn, w io.Writer, limit int64) (int64, error) {
 	return receiveInto(conn, w, (*buf)[:min(int64(len(*buf)), limit)])
 }
 
-// receiveInto moves one buffer's worth.
+// receiveInto moves one buffer's worth. TLS gives a record at a time, of which
+// a file takes many in one write; whoever else it goes to may wait for them.
 func receiveInto(conn net.Conn, w io.Writer, b []byte) (int64, error) {
 	n, rerr := conn.Read(b)
+	if _, isFile := w.(*os.File); isFile {
+		for m := 0; n < len(b) && rerr == nil; n += m {
+			m, rerr = conn.Read(b[n:])
+		}
+	}
 	m, werr := w.Write(b[:n])
 	if werr != nil {
 		return int64(m), &writeError{werr}
@@ -186,8 +192,16 @@ func moreWaits(conn net.Conn) bool {
 	if waits, known := peekNow(conn); known {
 		return waits
 	}
-	conn.SetReadDeadline(time.Now())
 	var b [1]byte
+	conn.SetReadDeadline(time.Now())
+	if n, _ := conn.Read(b[:]); n > 0 {
+		return true
+	}
+	if waits, known := peekNow(Bare(conn)); !known || !waits {
+		return false
+	}
+	// What waits below TLS may be a goodbye as well as data.
+	conn.SetReadDeadline(time.Now().Add(lingerTime))
 	n, _ := conn.Read(b[:])
 	return n > 0
 }

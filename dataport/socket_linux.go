@@ -73,19 +73,6 @@ func peerDead(conn net.Conn) (dead bool) {
 	return dead
 }
 
-// control runs f on the descriptor of a connection that has one.
-func control(conn net.Conn, f func(fd int)) {
-	sc, ok := conn.(syscall.Conn)
-	if !ok {
-		return
-	}
-	raw, err := sc.SyscallConn()
-	if err != nil {
-		return
-	}
-	raw.Control(func(fd uintptr) { f(int(fd)) })
-}
-
 // listenConfig has connections inherit from their listener how dead peers are
 // found, see tcp(7): to set it on each costs four system calls.
 func listenConfig() net.ListenConfig {
@@ -104,4 +91,19 @@ func setKeepAlive(fd int) error {
 		unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_KEEPIDLE, int(keepAliveIdle.Seconds())),
 		unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_KEEPINTVL, int(keepAliveInterval.Seconds())),
 		unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_KEEPCNT, keepAliveCount))
+}
+
+// PeerUID returns the user whose process connected a Unix socket; false for
+// any other connection.
+func PeerUID(conn net.Conn) (uid uint32, known bool) {
+	if _, ok := conn.(*net.UnixConn); !ok {
+		return 0, false
+	}
+	control(conn, func(fd int) {
+		cred, err := unix.GetsockoptUcred(fd, unix.SOL_SOCKET, unix.SO_PEERCRED)
+		if err == nil {
+			uid, known = cred.Uid, true
+		}
+	})
+	return uid, known
 }

@@ -15,17 +15,12 @@ func boundUnsent(net.Conn, int) {}
 
 // peekNow tells whether a byte can be read without waiting.
 func peekNow(conn net.Conn) (waits, known bool) {
-	sc, ok := conn.(syscall.Conn)
-	if !ok || !spliceable(conn) {
+	if !spliceable(conn) {
 		return false, false
 	}
-	raw, err := sc.SyscallConn()
-	if err != nil {
-		return false, false
-	}
-	raw.Control(func(fd uintptr) {
+	control(conn, func(fd int) {
 		var b [1]byte
-		n, _, err := syscall.Recvfrom(int(fd), b[:], syscall.MSG_PEEK|syscall.MSG_DONTWAIT)
+		n, _, err := syscall.Recvfrom(fd, b[:], syscall.MSG_PEEK|syscall.MSG_DONTWAIT)
 		waits, known = err == nil && n > 0, true
 	})
 	return waits, known

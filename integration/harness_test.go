@@ -90,11 +90,23 @@ type process struct {
 // start starts a daemon and waits until it is ready.
 func (p *place) start(t *testing.T, args ...string) *process {
 	t.Helper()
+	return p.startBehind(t, ":", args...)
+}
+
+// startBehind starts a daemon in a shell that has run some commands first.
+func (p *place) startBehind(t *testing.T, commands string, args ...string) *process {
+	t.Helper()
 	readyFile := filepath.Join(p.dir, "ready.json")
 	os.Remove(readyFile)
-	args = append([]string{"serve", "--control", "tcp://127.0.0.1:0", "--data", "tcp://127.0.0.1:0", "--admin", "tcp://127.0.0.1:0",
-		"--tokens", p.tokens, "--state-dir", filepath.Join(p.dir, "state"), "--ready-file", readyFile}, args...)
-	d := &process{Cmd: exec.Command(binary(t), args...), log: &bytes.Buffer{}, exited: make(chan struct{})}
+	args = append([]string{"-c", commands + `; exec "$0" "$@"`, binary(t), "serve", "--control", "tcp://127.0.0.1:0", "--data", "tcp://127.0.0.1:0",
+		"--admin", "tcp://127.0.0.1:0", "--tokens", p.tokens, "--state-dir", filepath.Join(p.dir, "state"), "--ready-file", readyFile}, args...)
+	return p.run(t, exec.Command("/bin/sh", args...), readyFile)
+}
+
+// run runs a daemon until the test ends, and waits until it is ready.
+func (p *place) run(t *testing.T, cmd *exec.Cmd, readyFile string) *process {
+	t.Helper()
+	d := &process{Cmd: cmd, log: &bytes.Buffer{}, exited: make(chan struct{})}
 	d.Stderr = d.log
 	if err := d.Start(); err != nil {
 		t.Fatal(err)

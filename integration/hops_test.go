@@ -130,7 +130,7 @@ func shellResult() sandbox.ShellResult {
 // anybody is a server.Host without a door.
 type anybody struct{ b sandbox.Backend }
 
-func (h anybody) Open(ctx context.Context, hello rpc.HelloParams, _ net.Addr) (*server.Session, error) {
+func (h anybody) Open(ctx context.Context, hello rpc.HelloParams, _ server.Visitor) (*server.Session, error) {
 	info, err := h.b.Info(ctx)
 	return &server.Session{Tenant: "t", Sandbox: hello.Sandbox, Backend: h.b, Info: info, Epoch: info.Epoch}, err
 }

@@ -37,10 +37,11 @@ var layers = []layer{
 	{room: "fair", outside: []string{}, why: "turns know nothing of what they are for"},
 	{room: "dataport", allow: []string{"sandbox", "fair"}, why: "the pumps know no JSON"},
 	{room: "rpc/server", allow: []string{"sandbox", "rpc", "transfer", "dataport"}, why: "the server serves any backend"},
+	{room: "rpc/server/gate", allow: []string{"dataport"}, why: "the gate knows no protocol"},
 	{room: "adapter", allow: []string{"sandbox", "rpc", "dataport"}, forbid: []string{"github.com/rs/zerolog", "os/exec", module + "/rpc/server"},
 		why: "the adapter is linked into somebody else's program"},
 	{room: "sandboxhost", allow: []string{"sandbox", "sandbox/local", "fair", "rpc", "rpc/server", "adapter", "dataport", "transfer"}, why: "the host is no daemon"},
-	{room: "sandboxhost/daemon", allow: []string{"sandbox", "sandbox/local", "fair", "rpc", "rpc/server", "adapter", "dataport", "transfer", "sandboxhost", "sandboxhost/driver/host"},
+	{room: "sandboxhost/daemon", allow: []string{"sandbox", "sandbox/local", "fair", "rpc", "rpc/server", "rpc/server/gate", "adapter", "dataport", "transfer", "sandboxhost", "sandboxhost/driver/host"},
 		why: "the composition knows no flags"},
 	{room: "cmd/runtime-demo", allow: []string{"sandbox", "sandbox/local", "adapter", "sandboxhost/daemon"}, why: "the demo is a runtime, not a part of the daemon"},
 }

@@ -36,6 +36,8 @@ type wireDaemon struct {
 	ready daemon.Ready
 	log   *safeBuffer
 	drain chan struct{}
+	// again has the daemon read its files anew.
+	again chan struct{}
 	ended chan error
 	stop  func() // ends the daemon at once and waits
 }
@@ -90,9 +92,9 @@ func runWire(t *testing.T, cfg daemon.Config) *wireDaemon {
 	t.Helper()
 	before := goleak.IgnoreCurrent()
 	t.Cleanup(func() { goleak.VerifyNone(t, before) })
-	d := &wireDaemon{t: t, cfg: cfg, log: &safeBuffer{}, drain: make(chan struct{}), ended: make(chan error, 1)}
+	d := &wireDaemon{t: t, cfg: cfg, log: &safeBuffer{}, drain: make(chan struct{}), again: make(chan struct{}), ended: make(chan error, 1)}
 	ready := make(chan daemon.Ready, 1)
-	run, err := daemon.New(cfg, daemon.Options{Version: "test", Log: d.log, Drain: d.drain, Ready: func(r daemon.Ready) { ready <- r }})
+	run, err := daemon.New(cfg, daemon.Options{Version: "test", Log: d.log, Drain: d.drain, Reload: d.again, Ready: func(r daemon.Ready) { ready <- r }})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,7 +13,10 @@ type HelloParams struct {
 	// not fit is -1. It is set even when the rest is faulty.
 	Protocol int64
 	Token    string
-	Client   string
+	// NoToken is set in a decoded hello that has none: who shows a
+	// certificate may do without.
+	NoToken bool
+	Client  string
 	// Sandbox names the sandbox; DefaultSandbox where absent.
 	Sandbox string
 	// Tenant must match the token where given.
@@ -58,7 +61,7 @@ func (p *HelloParams) decode(d *decoder) {
 		p.Sandbox = DefaultSandbox
 	}
 	d.require(&o, "protocol")
-	d.require(&o, "token")
+	p.NoToken = !o.has("token")
 }
 
 func (d *decoder) protocol() int64 {

@@ -128,6 +128,9 @@ const (
 	CapSync    Capability = "sync"
 	CapDigest  Capability = "digest"
 	CapMux     Capability = "mux"
+	// CapPlainData is told by a daemon that was set up to serve the data
+	// plane in the clear beside an encrypted control plane.
+	CapPlainData Capability = "plain_data"
 )
 
 // Info tells what a sandbox is.

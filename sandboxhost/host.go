@@ -3,7 +3,6 @@ package sandboxhost
 import (
 	"context"
 	"errors"
-	"net"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -27,8 +26,11 @@ type Config struct {
 	Driver   Driver
 	// Tokens are what hello checks; nil refuses everybody.
 	Tokens *Tokens
-	Limits sandbox.Limits
-	Quotas Quotas
+	// CertificateLogin lets a client certificate stand for a token: it opens
+	// every sandbox of its tenant.
+	CertificateLogin bool
+	Limits           sandbox.Limits
+	Quotas           Quotas
 	// Epoch names this life of the host and its sandboxes; a new UUID where
 	// empty.
 	Epoch string
@@ -147,11 +149,11 @@ func (h *Host) Backend(ctx context.Context, tenantName, name string) (sandbox.Ba
 }
 
 // Open implements server.Host.
-func (h *Host) Open(ctx context.Context, hello rpc.HelloParams, _ net.Addr) (*server.Session, error) {
+func (h *Host) Open(ctx context.Context, hello rpc.HelloParams, from server.Visitor) (*server.Session, error) {
 	h.mu.Lock()
 	tokens := h.tokens
 	h.mu.Unlock()
-	grant, err := tokens.Authenticate(hello)
+	grant, who, err := h.authenticate(tokens, hello, from)
 	if err != nil {
 		return nil, err
 	}
@@ -170,7 +172,7 @@ func (h *Host) Open(ctx context.Context, hello rpc.HelloParams, _ net.Addr) (*se
 		return nil, sandbox.AsError(rpc.MethodHello, "", err)
 	}
 	return &server.Session{
-		Tenant: grant.Tenant, Sandbox: hello.Sandbox,
+		Tenant: grant.Tenant, Sandbox: hello.Sandbox, Who: who,
 		Backend: h.bounded(grant.Tenant, t, s.instance.Backend()),
 		Info:    s.info, Epoch: s.info.Epoch,
 		Closed:  s.instance.Done(),

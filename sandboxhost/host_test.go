@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/controld/controld/rpc"
+	"github.com/controld/controld/rpc/server"
 	"github.com/controld/controld/sandbox"
 	"github.com/controld/controld/sandboxhost"
 )
@@ -135,13 +136,13 @@ func TestAnotherLifeHasAnotherEpoch(t *testing.T) {
 	d := &driver{}
 	h := newHost(t, d, sandboxhost.Quotas{})
 	hello := rpc.HelloParams{Token: "secret", Sandbox: "one"}
-	first, err := h.Open(t.Context(), hello, nil)
+	first, err := h.Open(t.Context(), hello, server.Visitor{})
 	if err != nil || first.Epoch != h.Epoch() {
 		t.Fatalf("%+v, %v", first, err)
 	}
 	d.last.Stop()
 	<-first.Closed
-	second, err := h.Open(t.Context(), hello, nil)
+	second, err := h.Open(t.Context(), hello, server.Visitor{})
 	if err != nil || second.Epoch == first.Epoch {
 		t.Fatalf("%+v, %v", second, err)
 	}
@@ -171,7 +172,7 @@ func TestPlaces(t *testing.T) {
 func TestQuotas(t *testing.T) {
 	h := newHost(t, &driver{}, sandboxhost.Quotas{Connections: 1, Calls: 1})
 	hello := rpc.HelloParams{Token: "secret", Sandbox: "one"}
-	s, err := h.Open(t.Context(), hello, nil)
+	s, err := h.Open(t.Context(), hello, server.Visitor{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -182,10 +183,10 @@ func TestQuotas(t *testing.T) {
 			t.Errorf("%v", err)
 		}
 	}
-	_, err = h.Open(t.Context(), hello, nil)
+	_, err = h.Open(t.Context(), hello, server.Visitor{})
 	exhausted(err)
 	s.Release()
-	if s, err = h.Open(t.Context(), hello, nil); err != nil {
+	if s, err = h.Open(t.Context(), hello, server.Visitor{}); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -194,7 +195,11 @@ func TestQuotas(t *testing.T) {
 	go func() {
 		defer close(ended)
 		close(begun)
-		s.Backend.Exists(ctx, "f", sandbox.ExistsOptions{})
+		for { // until the loop below leaves it the place
+			if _, err := s.Backend.Exists(ctx, "f", sandbox.ExistsOptions{}); sandbox.KindOf(err) != sandbox.KindResourceExhausted {
+				return
+			}
+		}
 	}()
 	<-begun
 	gone, stop := context.WithCancel(t.Context())

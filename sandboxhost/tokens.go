@@ -15,7 +15,6 @@ import (
 	"strings"
 
 	"github.com/controld/controld/rpc"
-	"github.com/controld/controld/sandbox"
 )
 
 // AnySandbox in a token's line lets it open every sandbox of its tenant.
@@ -133,7 +132,7 @@ func (t *Tokens) find(secret string) (Grant, bool) {
 func (t *Tokens) Authenticate(hello rpc.HelloParams) (Grant, error) {
 	grant, ok := t.find(hello.Token)
 	if !ok || hello.Tenant != "" && hello.Tenant != grant.Tenant || !grant.covers(hello.Sandbox) {
-		return Grant{}, &sandbox.Error{Kind: sandbox.KindUnauthenticated, Op: rpc.MethodHello, Message: "the token does not open this"}
+		return Grant{}, notOpened()
 	}
 	return grant, nil
 }

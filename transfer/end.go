@@ -79,6 +79,18 @@ func (t *Transfer) finish(to State, out Outcome, err error) {
 	t.table.ended(t)
 }
 
+// report tells of a transfer whose outcome stands.
+func (t *Transfer) report() Report {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	r := Report{ID: t.ID, Direction: t.Direction, Owner: t.owner, Bytes: t.outcome.Bytes, Err: t.err, Took: t.endedAt.Sub(t.mintedAt)}
+	var e *sandbox.Error
+	if errors.As(t.err, &e) {
+		r.Bytes = e.Bytes.Value
+	}
+	return r
+}
+
 // set changes the state; the caller holds the lock.
 func (t *Transfer) set(to State) {
 	t.state = to

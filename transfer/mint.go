@@ -46,7 +46,7 @@ func (tb *Table) mint(ctx context.Context, owner Owner, t *Transfer, open func(c
 	if err := tb.reserve(owner.Tenant); err != nil {
 		return nil, "", err
 	}
-	t.ID, t.table, t.owner = uuid.NewString(), tb, owner
+	t.ID, t.table, t.owner, t.mintedAt = uuid.NewString(), tb, owner, time.Now()
 	t.changed, t.done = make(chan struct{}), make(chan struct{})
 	t.ctx, t.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
 	detach := context.AfterFunc(ctx, func() { t.cancel(context.Cause(ctx)) })
@@ -137,6 +137,7 @@ func (tb *Table) register(t *Transfer) bool {
 		return false
 	}
 	tb.tokens[t.key] = t
+	tb.known[t.key] = struct{}{}
 	tb.ids[t.ID] = t
 	return true
 }

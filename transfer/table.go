@@ -2,6 +2,7 @@ package transfer
 
 import (
 	"crypto/sha256"
+	"errors"
 	"sync"
 	"time"
 
@@ -25,6 +26,9 @@ type Config struct {
 	// MaxTokens is how many of those may wait for their connection, each with
 	// an open file (1,024).
 	MaxTokens int
+	// Ended, where not nil, is told of every transfer that has ended. It must
+	// not wait.
+	Ended func(Report)
 	// FetchGrace is how long a drain waits for a verdict to be fetched (5 s).
 	FetchGrace time.Duration
 }
@@ -51,10 +55,27 @@ func (c *Config) fill() {
 	}
 }
 
+// Report tells of a transfer that has ended.
+type Report struct {
+	ID        string
+	Direction Direction
+	Owner     Owner
+	// Bytes is how many were sent or committed; of a failure, as far as it is
+	// known.
+	Bytes int64
+	// Err is nil where the transfer is done.
+	Err error
+	// Took is the time since the mint.
+	Took time.Duration
+}
+
 // Owner is whom a transfer belongs to.
 type Owner struct {
 	// Tenant and Sandbox may ask for the outcome; nobody else.
 	Tenant, Sandbox string
+	// Who and Source name the token and the place that it came from; they are
+	// told in reports alone.
+	Who, Source string
 	// Group is the connection that minted; when it closes, what it minted
 	// is aborted.
 	Group *Group
@@ -70,6 +91,7 @@ type Table struct {
 	closed  bool
 	changed chan struct{} // closed and replaced when anything changes
 	tokens  map[tokenKey]*Transfer
+	known   map[tokenKey]struct{} // every token of a transfer in ids, spent or not
 	ids     map[string]*Transfer
 	tenants map[string]*tenant
 }
@@ -99,6 +121,7 @@ func NewTable(cfg Config) *Table {
 		cfg:     cfg,
 		changed: make(chan struct{}),
 		tokens:  make(map[tokenKey]*Transfer),
+		known:   make(map[tokenKey]struct{}),
 		ids:     make(map[string]*Transfer),
 		tenants: make(map[string]*tenant),
 	}
@@ -107,16 +130,32 @@ func NewTable(cfg Config) *Table {
 // TokenTTL is how long a token waits for its connection.
 func (tb *Table) TokenTTL() time.Duration { return tb.cfg.TokenTTL }
 
+// ErrNeverMinted is wrapped in the error of a claim whose token belongs to no
+// transfer that is remembered: it was guessed, or is old.
+var ErrNeverMinted = errors.New("no transfer has this token")
+
 // Claim takes a token, once: whoever comes second gets
 // [sandbox.KindTokenInvalid], as does everybody else who has none. session is
 // that of the stream it was presented on, nil on the data port.
 func (tb *Table) Claim(token string, session any) (*Transfer, error) {
+	return tb.ClaimOf(token, session, nil)
+}
+
+// ClaimOf is like [Table.Claim] for a peer to whom not every tenant's transfers
+// are open, by mine. A token of somebody else's is answered like any other
+// wrong one, and stays good.
+func (tb *Table) ClaimOf(token string, session any, mine func(tenant string) bool) (*Transfer, error) {
 	key := sha256.Sum256([]byte(token))
 	tb.mu.Lock()
 	t := tb.tokens[key]
-	if t == nil || t.session() != session {
+	if t == nil || t.session() != session || mine != nil && !mine(t.owner.Tenant) {
+		_, known := tb.known[key]
 		tb.mu.Unlock()
-		return nil, tokenInvalid()
+		err := tokenInvalid()
+		if !known {
+			err.Err = ErrNeverMinted
+		}
+		return nil, err
 	}
 	tb.burn(t)
 	tb.mu.Unlock()
@@ -170,6 +209,9 @@ func (tb *Table) ended(t *Transfer) {
 	if t.owner.Group != nil {
 		t.owner.Group.remove(t)
 	}
+	if tb.cfg.Ended != nil {
+		tb.cfg.Ended(t.report())
+	}
 	tb.mu.Lock()
 	defer tb.mu.Unlock()
 	tb.burn(t)
@@ -179,6 +221,7 @@ func (tb *Table) ended(t *Transfer) {
 	if len(tn.kept) > tb.cfg.MaxKept {
 		oldest := tn.kept[0]
 		delete(tb.ids, oldest.ID)
+		delete(tb.known, oldest.key)
 		if oldest.retain != nil {
 			oldest.retain.Stop() // or its timer would hold it for its whole time
 		}
@@ -195,6 +238,7 @@ func (tb *Table) discard(t *Transfer) {
 	tb.mu.Lock()
 	defer tb.mu.Unlock()
 	delete(tb.ids, t.ID)
+	delete(tb.known, t.key)
 	tn := tb.tenants[t.owner.Tenant]
 	for i, k := range tn.kept {
 		if k == t {

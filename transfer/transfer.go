@@ -69,18 +69,19 @@ type Transfer struct {
 	ID        string
 	Direction Direction
 
-	table   *Table
-	owner   Owner
-	source  sandbox.Source // read
-	sink    sandbox.Sink   // write
-	digest  bool           // write: the mint asked for one
-	durable bool           // write: it will be synced
-	size    sandbox.Optional[int64]
-	ctx     context.Context // ends when the work shall stop
-	cancel  context.CancelCauseFunc
-	key     tokenKey
-	expiry  *time.Timer // of the token
-	retain  *time.Timer // of the outcome; guarded by the table's lock
+	table    *Table
+	owner    Owner
+	source   sandbox.Source // read
+	sink     sandbox.Sink   // write
+	digest   bool           // write: the mint asked for one
+	durable  bool           // write: it will be synced
+	size     sandbox.Optional[int64]
+	ctx      context.Context // ends when the work shall stop
+	cancel   context.CancelCauseFunc
+	key      tokenKey
+	mintedAt time.Time
+	expiry   *time.Timer // of the token
+	retain   *time.Timer // of the outcome; guarded by the table's lock
 
 	mu        sync.Mutex
 	state     State

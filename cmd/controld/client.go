@@ -17,6 +17,7 @@ import (
 // clientFlags say where the sandbox is.
 type clientFlags struct {
 	addr, dataAddr, tokenFile, sandbox string
+	tls                                tlsFlags
 	output                             string
 	json                               bool
 }
@@ -29,6 +30,7 @@ func (a *app) clientCommand(cmd *cobra.Command, run func(cmd *cobra.Command, sb 
 	f.StringVar(&a.client.addr, "addr", "", "control URL (CONTROLD_ADDR)")
 	f.StringVar(&a.client.dataAddr, "data-addr", "", "data URL, instead of those that the server names (CONTROLD_DATA_ADDR)")
 	f.StringVar(&a.client.tokenFile, "token-file", "", "file that holds the token (CONTROLD_TOKEN_FILE, or the token itself in CONTROLD_TOKEN)")
+	a.client.tls.declare(f)
 	f.StringVar(&a.client.sandbox, "sandbox", rpc.DefaultSandbox, "name of the sandbox")
 	f.StringVarP(&a.client.output, "output", "o", "text", "text or json")
 	cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{"text", "json"}, cobra.ShellCompDirectiveNoFileComp))
@@ -61,7 +63,11 @@ func (a *app) connect() (*adapter.Sandbox, error) {
 		return nil, err
 	}
 	opts.Token = token
-	if opts.Control == "" || opts.Token == "" {
+	if opts.TLS, err = a.client.tls.config(); err != nil {
+		return nil, err
+	}
+	certified := opts.TLS != nil && len(opts.TLS.Certificates) > 0 // which may stand for a token
+	if opts.Control == "" || opts.Token == "" && !certified {
 		dev, err := devClient()
 		if err != nil {
 			return nil, err

@@ -28,6 +28,7 @@ func TestScripts(t *testing.T) {
 			return nil
 		},
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
+			"certs":  certs,
 			"ready":  ready,
 			"signal": sendSignal,
 		},

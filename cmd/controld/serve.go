@@ -23,8 +23,8 @@ func (a *app) serveCommand() *cobra.Command {
 		Long: `Run the daemon. Flags win over environment variables (CONTROLD_STATE_DIR is
 --state-dir), those over the file, that over the defaults.
 
-SIGTERM drains, a second one stops at once; SIGHUP reloads tokens, limits and
-log level.`,
+SIGTERM drains, a second one stops at once; SIGHUP reloads certificates,
+tokens, limits and log level.`,
 		GroupID: groupDaemon,
 		Args:    args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {

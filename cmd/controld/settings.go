@@ -134,6 +134,8 @@ func environment() koanf.Provider {
 		switch {
 		case !slices.Contains(known, key):
 			return "", nil
+		case isList(key) && value == "":
+			return key, []string{}
 		case isList(key):
 			return key, strings.Split(value, ",")
 		}
@@ -142,7 +144,11 @@ func environment() koanf.Provider {
 }
 
 func isList(key string) bool {
-	return key == "control" || key == "data" || key == "advertise-data"
+	switch key {
+	case "control", "data", "advertise-data", "insecure-data-from", "unix-allow-uid":
+		return true
+	}
+	return false
 }
 
 // loadFlags takes the flags that were given on the command line.
@@ -170,13 +176,28 @@ func settingFlags(f *pflag.FlagSet) {
 	f.String("cgroups", d.Cgroups, "hold process trees by cgroups: auto or off")
 	f.Int64("exec-memory", 0, "bytes of memory that a command and its processes may use (0: no bound; needs cgroup v2)")
 	f.Int64("exec-processes", 0, "processes and threads that a command may have at once (0: no bound; needs cgroup v2)")
+	f.String("tls-cert", "", "PEM file of the certificate that tls URLs show, with what leads to its root")
+	f.String("tls-key", "", "PEM file of the certificate's key")
+	f.String("tls-client-ca", "", "PEM file of who signs client certificates: tls URLs then ask for one")
+	f.String("tls-client-deny", "", "file of SHA-256 sums of client certificates that are refused")
+	f.Bool("tls-client-login", false, "let a client certificate stand for a token")
 	f.Bool("insecure", false, "allow to listen in the clear beyond this machine")
+	f.StringArray("insecure-data-from", nil, "network whose peers may use plain data URLs, which may then listen beyond this machine; repeatable")
+	f.IntSlice("unix-allow-uid", nil, "user whose processes Unix sockets accept beside the daemon's own and root's; repeatable")
+	f.String("audit-log", "", "file of JSON lines that takes who did what")
 	f.String("ready-file", "", "JSON file written when every listener accepts")
 	f.Duration("drain-timeout", d.DrainTimeout, "how long SIGTERM waits for what runs")
 	f.Duration("stall-timeout", d.StallTimeout, "end a transfer that does not move for so long")
 	f.Duration("write-timeout", d.WriteTimeout, "cut off a peer that takes no reply for so long")
 	f.Duration("token-ttl", d.TokenTTL, "how long a transfer's token waits for its connection")
 	f.Duration("kept-outcomes", d.KeptOutcomes, "how long a transfer's outcome can be asked for")
+	f.Int("max-unauthenticated", d.MaxUnauthenticated, "connections at once that have not authenticated (0: no bound but a quarter of the descriptors)")
+	f.Int("max-unauthenticated-each", d.MaxUnauthenticatedEach, "those of one source: address, /64 of IPv6, user (0: no bound)")
+	f.Int("max-failed-hellos", d.MaxFailedHellos, "failed hellos of a source in a failure window, behind which it is kept out (0: never)")
+	f.Int("max-failed-handshakes", d.MaxFailedHandshakes, "failed TLS handshakes, likewise")
+	f.Int("max-failed-tokens", d.MaxFailedTokens, "data tokens that never were, likewise")
+	f.Duration("failure-window", d.FailureWindow, "time in which failures count")
+	f.Duration("failure-wait", d.FailureWait, "how long a source is kept out at most")
 	f.Int("max-connections", d.MaxConnections, "control connections a tenant")
 	f.Int("max-calls", d.MaxCalls, "calls a tenant that run at once")
 	f.Int("max-execs", d.MaxExecs, "commands a tenant that run at once")
@@ -202,6 +223,8 @@ func show(v any) string {
 	switch v := v.(type) {
 	case []string:
 		return "[" + strings.Join(v, ", ") + "]"
+	case []int:
+		return "[" + strings.Trim(strings.ReplaceAll(fmt.Sprint(v), " ", ", "), "[]") + "]"
 	case time.Duration:
 		return v.String()
 	case string:

@@ -41,7 +41,7 @@ func mutants() []mutant {
 		{"in-place-write", []edit{{"sandbox/local/sink.go", "	t, err := k.s.newTemp(k.dir)", "	t := &temp{s: k.s, dir: k.dir, forget: func() {}}\n	fd, err := openAt(k.dir, k.name, unix.O_CREAT|unix.O_RDWR|unix.O_TRUNC, 0o644)\n	t.file, t.name = os.NewFile(uintptr(fd), \"temp\"), k.name"},
 			{"sandbox/local/sink.go", "	\"io\"\n", "	\"io\"\n	\"os\"\n"}}, suite("TestTCP")},
 		{"token-taken-twice", []edit{
-			{"transfer/table.go", "	delete(tb.tokens, key)\n	tb.mu.Unlock()\n\n	t.mu.Lock()", "	tb.mu.Unlock()\n\n	t.mu.Lock()"},
+			{"transfer/table.go", "	tb.burn(t)\n	tb.mu.Unlock()\n\n	t.mu.Lock()", "	tb.mu.Unlock()\n\n	t.mu.Lock()"},
 			{"transfer/table.go", "	if t.state != Minted {", "	if t.state != Minted && t.state != Claimed {"}}, []string{"./transfer"}},
 		{"kill-the-child-only", []edit{
 			{"sandbox/local/proctree/tree.go", "	t.group.kill()\n	t.proc.Kill()", "	t.proc.Kill()"},

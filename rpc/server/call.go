@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"runtime/debug"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -96,9 +97,11 @@ func (cl *call) done() {
 // execute does the work and makes the answer, which owns the budget of what
 // it refers to.
 func (cl *call) execute() (m *rpc.Message) {
+	began := time.Now()
 	defer func() {
 		if v := recover(); v != nil {
 			m = cl.incident(v)
+			cl.audit(nil, &sandbox.Error{Kind: sandbox.KindInternal}, began)
 		}
 	}()
 	if cl.owed > 0 {
@@ -108,6 +111,7 @@ func (cl *call) execute() (m *rpc.Message) {
 		cl.c.peer.lane.paid(cl)
 	}
 	result, err := cl.do()
+	cl.audit(result, err, began)
 	if err != nil {
 		return cl.error(err)
 	}

@@ -2,11 +2,13 @@ package server
 
 import (
 	"context"
+	"crypto/x509"
 	"net"
 	"time"
 
 	"github.com/controld/controld/dataport"
 	"github.com/controld/controld/rpc"
+	"github.com/controld/controld/rpc/server/gate"
 	"github.com/controld/controld/sandbox"
 	"github.com/controld/controld/transfer"
 )
@@ -18,13 +20,24 @@ type Host interface {
 	// match it and a sandbox that it does not cover are of kind
 	// unauthenticated and close the connection; after any other error the
 	// client may try again. ctx ends with the time a hello has.
-	Open(ctx context.Context, hello rpc.HelloParams, peer net.Addr) (*Session, error)
+	Open(ctx context.Context, hello rpc.HelloParams, from Visitor) (*Session, error)
+}
+
+// Visitor is who is at the far end of a connection.
+type Visitor struct {
+	Addr net.Addr
+	// Source is whom the connection is counted to.
+	Source gate.Source
+	// Certificate is the client's, verified by TLS; nil without one.
+	Certificate *x509.Certificate
 }
 
 // Session is what a token opened: one sandbox of one tenant.
 type Session struct {
 	Tenant, Sandbox string
-	Backend         sandbox.Backend
+	// Who names the token or certificate, without telling it.
+	Who     string
+	Backend sandbox.Backend
 	// Info is what hello tells of the sandbox.
 	Info sandbox.Info
 	// Epoch names this life of the sandbox.
@@ -59,6 +72,17 @@ type Config struct {
 	// DataURLs lists the data endpoints for a client that reached this local
 	// address on the control plane.
 	DataURLs func(local net.Addr) []string
+	// Capabilities are told in hello beside those of the sandbox.
+	Capabilities []string
+	// Gate decides on connections that have not authenticated; one without
+	// bounds where nil.
+	Gate *gate.Gate
+	// CertificateLogin lets a client certificate stand for a token: hello may
+	// come without one, and Host decides.
+	CertificateLogin bool
+	// CertificateTenant names the tenant of a client certificate; it is
+	// required where the listeners ask for certificates.
+	CertificateTenant func(*x509.Certificate) (string, error)
 	// Pump moves the bytes of transfers; one without a bound on its pipes
 	// where nil.
 	Pump *dataport.Pump
@@ -68,6 +92,9 @@ type Config struct {
 	// are bound to. A read deadline of HelloTimeout after the accept is in
 	// force.
 	ServeData func(ctx context.Context, conn net.Conn, session any)
+	// Audit, which may be nil, is told of every hello that was judged and of
+	// every call that ran. It must not wait.
+	Audit func(Deed)
 	// Log, which may be nil, takes events: a message and pairs of key and
 	// value. No value is a secret.
 	Log func(message string, pairs ...any)
@@ -114,6 +141,9 @@ func (c *Config) fill() {
 	}
 	if c.Pump == nil {
 		c.Pump = dataport.NewPump(dataport.PumpOptions{Stall: l.StallTimeout})
+	}
+	if c.Gate == nil {
+		c.Gate = gate.New(gate.Limits{})
 	}
 	if c.DataURLs == nil {
 		c.DataURLs = func(net.Addr) []string { return nil }

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/controld/controld/dataport"
 	"github.com/controld/controld/rpc"
 	"github.com/controld/controld/sandbox"
 	"github.com/controld/controld/transfer"
@@ -22,6 +23,7 @@ type conn struct {
 	lines *rpc.LineReader
 	w     *rpc.Writer
 	peer  *peer // set by hello
+	guest *guest
 	// hello ends the connection when none came in time; nil for a stream.
 	hello    *time.Timer
 	deadline time.Time
@@ -47,10 +49,10 @@ const (
 	upgrade      // both sides speak yamux from now on
 )
 
-func newConn(s *Server, nc net.Conn, p *peer) *conn {
-	c := &conn{s: s, nc: nc, peer: p}
+func newConn(s *Server, nc net.Conn, p *peer, g *guest) *conn {
+	c := &conn{s: s, nc: nc, peer: p, guest: g}
 	c.lines = rpc.NewLineReader(nc, rpc.MaxHelloLine)
-	c.w = rpc.NewWriter(nc, s.cfg.Limits.WriteTimeout, func(error) { nc.Close() })
+	c.w = rpc.NewWriter(nc, s.cfg.Limits.WriteTimeout, func(error) { dataport.Bare(nc).Close() })
 	return c
 }
 

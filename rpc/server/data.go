@@ -11,18 +11,6 @@ import (
 	"github.com/controld/controld/transfer"
 )
 
-// claimer returns the claim of the data port (session nil) or of the streams
-// of one multiplexed session.
-func claimer(table *transfer.Table, pump *dataport.Pump, session any) dataport.Claim {
-	return func(token string) (dataport.Handler, error) {
-		t, err := table.Claim(token, session)
-		if err != nil {
-			return nil, err
-		}
-		return &dataConn{t: t, pump: pump}, nil
-	}
-}
-
 // dataConn is a claimed transfer on its data connection.
 type dataConn struct {
 	t    *transfer.Transfer

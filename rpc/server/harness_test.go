@@ -66,7 +66,7 @@ func start(t *testing.T, adjust func(*server.Config)) *rig {
 }
 
 // Open implements server.Host: the token is "good", the tenant "acme".
-func (g *rig) Open(ctx context.Context, p rpc.HelloParams, _ net.Addr) (*server.Session, error) {
+func (g *rig) Open(ctx context.Context, p rpc.HelloParams, _ server.Visitor) (*server.Session, error) {
 	if g.opening != nil {
 		select {
 		case <-g.opening:

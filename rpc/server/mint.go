@@ -10,7 +10,8 @@ import (
 
 func (cl *call) owner(path string) transfer.Owner {
 	s := cl.c.peer.session
-	return transfer.Owner{Tenant: s.Tenant, Sandbox: s.Sandbox, Group: cl.c.minted(), Path: path}
+	return transfer.Owner{Tenant: s.Tenant, Sandbox: s.Sandbox, Who: s.Who, Source: cl.c.guest.Source.String(),
+		Group: cl.c.minted(), Path: path}
 }
 
 // ticket is what the client gets of a mint.

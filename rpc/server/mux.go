@@ -84,8 +84,8 @@ func (c *conn) serveStream(nc net.Conn) {
 		nc.Close()
 	case planeOf(first) == Data:
 		nc.SetReadDeadline(time.Now().Add(c.s.cfg.HelloTimeout))
-		c.s.serveData(c.ctx, nc, c.peer.binding())
+		c.s.serveData(c.ctx, nc, c.peer.binding(), c.guest)
 	default:
-		newConn(c.s, nc, c.peer).serve(c.ctx, time.Time{})
+		newConn(c.s, nc, c.peer, c.guest).serve(c.ctx, time.Time{})
 	}
 }

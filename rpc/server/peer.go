@@ -67,7 +67,7 @@ func (p *peer) greeting() *rpc.HelloResult {
 		info.Epoch = p.session.Epoch
 	}
 	info.Capabilities = append([]string(nil), info.Capabilities...)
-	for _, own := range []string{sandbox.CapBatch, sandbox.CapMux} {
+	for _, own := range append([]string{sandbox.CapBatch, sandbox.CapMux}, p.s.cfg.Capabilities...) {
 		found := false
 		for _, have := range info.Capabilities {
 			found = found || have == own

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/controld/controld/dataport"
+	"github.com/controld/controld/rpc/server/gate"
 	"github.com/controld/controld/sandbox"
 )
 
@@ -46,8 +47,8 @@ func New(cfg Config) *Server {
 
 // Serve accepts connections on ln until ctx ends, ln fails or the server is
 // closed ([ErrServerClosed]), and closes ln. Running out of descriptors and
-// the like it waits, from 5 ms to 1 s, and goes on. It does not wait for the
-// connections; Close does.
+// the like it waits, from 5 ms to 250 ms, and goes on. It does not wait for
+// the connections; Close does.
 func (s *Server) Serve(ctx context.Context, ln net.Listener, planes Planes) error {
 	defer ln.Close()
 	if !s.track(func() { s.listeners[ln] = struct{}{} }) {
@@ -56,11 +57,12 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener, planes Planes) erro
 	defer s.untrack(func() { delete(s.listeners, ln) })
 	defer context.AfterFunc(ctx, func() { ln.Close() })()
 	var wait time.Duration
+	var logged time.Time
 	for {
 		nc, err := ln.Accept()
 		if err == nil {
 			wait = 0
-			go s.ServeConn(ctx, nc, planes)
+			s.admit(ctx, nc, planes)
 			continue
 		}
 		switch {
@@ -71,13 +73,23 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener, planes Planes) erro
 		case errors.Is(err, net.ErrClosed):
 			return err
 		}
-		wait = min(max(2*wait, 5*time.Millisecond), time.Second)
-		s.cfg.Log("accept failed", "error", err, "retry_in", wait)
+		wait = min(max(2*wait, 5*time.Millisecond), longestAcceptWait)
+		if now := time.Now(); now.Sub(logged) > acceptLogEvery {
+			s.cfg.Log("accept failed", "error", err, "retry_in", wait)
+			logged = now
+		}
 		if !sleep(ctx, wait) {
 			return ctx.Err()
 		}
 	}
 }
+
+// How long a listener waits at most when it cannot accept, and how often it
+// says so.
+const (
+	longestAcceptWait = 250 * time.Millisecond
+	acceptLogEvery    = 10 * time.Second
+)
 
 func sleep(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
@@ -94,6 +106,11 @@ func sleep(ctx context.Context, d time.Duration) bool {
 // for everything that the connection started. When ctx ends the connection is
 // closed.
 func (s *Server) ServeConn(ctx context.Context, nc net.Conn, planes Planes) {
+	s.visit(ctx, nc, planes, &guest{Visitor: Visitor{Addr: nc.RemoteAddr(), Source: gate.SourceOf(nc)}})
+}
+
+func (s *Server) visit(ctx context.Context, nc net.Conn, planes Planes, g *guest) {
+	defer g.place.Leave()
 	added := s.track(func() {
 		s.conns[nc] = struct{}{}
 		s.all.Add(1)
@@ -104,28 +121,32 @@ func (s *Server) ServeConn(ctx context.Context, nc net.Conn, planes Planes) {
 	}
 	defer s.all.Done()
 	defer s.untrack(func() { delete(s.conns, nc) })
-	defer context.AfterFunc(ctx, func() { nc.Close() })()
+	bare := dataport.Bare(nc)
+	defer context.AfterFunc(ctx, func() { bare.Close() })()
 	deadline := time.Now().Add(s.cfg.HelloTimeout)
-	bare := nc
+	if !s.shakeHands(nc, g, deadline) {
+		return
+	}
 	nc, plane := sniff(nc, planes, deadline)
-	switch plane {
-	case Control:
+	switch {
+	case plane == Control:
 		tune(bare)
-		newConn(s, nc, nil).serve(ctx, deadline)
-	case Data:
-		s.serveData(ctx, nc, nil)
+		newConn(s, nc, nil, g).serve(ctx, deadline)
+	case plane == Data && (planes == Data || s.cfg.Gate.Wait(gate.Token, g.Source) == 0):
+		s.serveData(ctx, nc, nil, g)
 	default:
 		nc.Close()
 	}
 }
 
 // serveData hands a data connection to the pumps.
-func (s *Server) serveData(ctx context.Context, nc net.Conn, session any) {
+func (s *Server) serveData(ctx context.Context, nc net.Conn, session any, g *guest) {
 	if s.cfg.ServeData != nil {
+		g.place.Leave()
 		s.cfg.ServeData(ctx, nc, session)
 		return
 	}
-	dataport.Serve(ctx, nc, claimer(s.cfg.Transfers, s.cfg.Pump, session))
+	dataport.Serve(ctx, nc, s.claimer(session, g))
 }
 
 // Drain refuses hellos and new work from now on and waits until no call and
@@ -173,7 +194,7 @@ func (s *Server) Close() error {
 		ln.Close()
 	}
 	for nc := range s.conns {
-		nc.Close()
+		dataport.Bare(nc).Close() // TLS might wait to say goodbye
 	}
 	s.mu.Unlock()
 	s.all.Wait()

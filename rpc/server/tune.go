@@ -7,9 +7,6 @@ import (
 
 // tune has the system find a dead peer within 45 s.
 func tune(nc net.Conn) {
-	if under, ok := nc.(interface{ NetConn() net.Conn }); ok {
-		nc = under.NetConn()
-	}
 	tcp, ok := nc.(*net.TCPConn)
 	if !ok {
 		return

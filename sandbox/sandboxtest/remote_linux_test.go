@@ -19,7 +19,7 @@ import (
 // oneSandbox is a server.Host that lets everybody in to one backend.
 type oneSandbox struct{ b sandbox.Backend }
 
-func (h oneSandbox) Open(ctx context.Context, hello rpc.HelloParams, _ net.Addr) (*server.Session, error) {
+func (h oneSandbox) Open(ctx context.Context, hello rpc.HelloParams, _ server.Visitor) (*server.Session, error) {
 	info, err := h.b.Info(ctx)
 	if err != nil {
 		return nil, err
@@ -45,7 +45,7 @@ func serve(t *testing.T, b sandbox.Backend, url string, mux bool) sandbox.Backen
 	if err != nil {
 		t.Fatal(err)
 	}
-	ln, err := dataport.Listen(e, nil, nil)
+	ln, err := dataport.Listen(e, dataport.ListenOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -3,6 +3,8 @@ package daemon
 import (
 	"context"
 	"encoding/json"
+	"io"
+	"log"
 	"net"
 	"net/http"
 	"net/http/pprof"
@@ -12,6 +14,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/controld/controld/dataport"
 )
 
 // serveAdmin serves health and metrics on ln, where there is one, and returns
@@ -20,7 +24,13 @@ func (d *Daemon) serveAdmin(ln net.Listener) (stop func()) {
 	if ln == nil {
 		return func() {}
 	}
-	srv := &http.Server{Handler: d.adminMux(), ReadHeaderTimeout: 5 * time.Second}
+	srv := &http.Server{Handler: d.adminMux(), ReadHeaderTimeout: 5 * time.Second,
+		ErrorLog: log.New(io.Discard, "", 0), // strangers' mistakes are not the daemon's log
+		ConnState: func(c net.Conn, s http.ConnState) {
+			if s == http.StateActive {
+				dataport.Trust(c)
+			}
+		}}
 	d.serving.Go(func() { srv.Serve(ln) })
 	return func() {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
@@ -78,5 +88,6 @@ func (d *Daemon) metrics() *prometheus.Registry {
 			return 0
 		}),
 	)
+	d.registerGate(reg)
 	return reg
 }

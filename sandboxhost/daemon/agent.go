@@ -51,7 +51,7 @@ func (a Agent) Run(ctx context.Context) error {
 		return err
 	}
 	defer sb.Close()
-	ln, at, err := listenOn(a.Listen)
+	ln, at, err := listenOn(a.Listen, dataport.ListenOptions{})
 	if err != nil {
 		return err
 	}
@@ -79,7 +79,7 @@ type agentHost struct {
 }
 
 // Open implements server.Host.
-func (h agentHost) Open(ctx context.Context, hello rpc.HelloParams, _ net.Addr) (*server.Session, error) {
+func (h agentHost) Open(ctx context.Context, hello rpc.HelloParams, _ server.Visitor) (*server.Session, error) {
 	grant, err := h.tokens.Authenticate(hello)
 	if err != nil {
 		return nil, err

@@ -2,11 +2,12 @@ package daemon
 
 import (
 	"fmt"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"time"
 
-	"github.com/controld/controld/dataport"
+	"github.com/controld/controld/rpc/server/gate"
 	"github.com/controld/controld/sandbox"
 	"github.com/controld/controld/sandbox/local"
 	"github.com/controld/controld/sandboxhost"
@@ -34,8 +35,27 @@ type Config struct {
 	// daemon does not start where cgroups cannot hold them.
 	ExecMemory    int64 `koanf:"exec-memory"`
 	ExecProcesses int64 `koanf:"exec-processes"`
+	// TLSCert and TLSKey are the PEM files of what tls endpoints show.
+	TLSCert string `koanf:"tls-cert"`
+	TLSKey  string `koanf:"tls-key"`
+	// TLSClientCA is the PEM file of those who sign clients' certificates;
+	// with it every tls endpoint asks for one.
+	TLSClientCA string `koanf:"tls-client-ca"`
+	// TLSClientDeny is a file of SHA-256 sums of certificates that are not
+	// accepted all the same.
+	TLSClientDeny string `koanf:"tls-client-deny"`
+	// TLSClientLogin lets a client certificate stand for a token.
+	TLSClientLogin bool `koanf:"tls-client-login"`
 	// Insecure allows to listen in the clear beyond this machine.
 	Insecure bool `koanf:"insecure"`
+	// InsecureDataFrom are the networks whose peers plain data endpoints
+	// accept; with it these may listen beyond this machine.
+	InsecureDataFrom []string `koanf:"insecure-data-from"`
+	// UnixAllowUID are users whose processes Unix sockets accept, beside the
+	// daemon's own and root.
+	UnixAllowUID []int `koanf:"unix-allow-uid"`
+	// AuditLog is the file that takes who did what; none where empty.
+	AuditLog string `koanf:"audit-log"`
 	// ReadyFile is written when every listener accepts.
 	ReadyFile string `koanf:"ready-file"`
 
@@ -44,6 +64,19 @@ type Config struct {
 	WriteTimeout time.Duration `koanf:"write-timeout"`
 	TokenTTL     time.Duration `koanf:"token-ttl"`
 	KeptOutcomes time.Duration `koanf:"kept-outcomes"`
+
+	// MaxUnauthenticated bounds the connections that have not authenticated,
+	// MaxUnauthenticatedEach those of one source; 0 is no bound.
+	MaxUnauthenticated     int `koanf:"max-unauthenticated"`
+	MaxUnauthenticatedEach int `koanf:"max-unauthenticated-each"`
+	// MaxFailedHellos, MaxFailedHandshakes and MaxFailedTokens are the
+	// failures of one source in FailureWindow behind which it is kept out, at
+	// most FailureWait long; 0 is never.
+	MaxFailedHellos     int           `koanf:"max-failed-hellos"`
+	MaxFailedHandshakes int           `koanf:"max-failed-handshakes"`
+	MaxFailedTokens     int           `koanf:"max-failed-tokens"`
+	FailureWindow       time.Duration `koanf:"failure-window"`
+	FailureWait         time.Duration `koanf:"failure-wait"`
 
 	MaxConnections           int   `koanf:"max-connections"`
 	MaxCalls                 int   `koanf:"max-calls"`
@@ -86,6 +119,14 @@ func Default() Config {
 		WriteTimeout: l.WriteTimeout,
 		TokenTTL:     l.TokenTTL,
 		KeptOutcomes: l.KeptOutcomes,
+
+		MaxUnauthenticated:     8192,
+		MaxUnauthenticatedEach: 2048,
+		MaxFailedHellos:        1000,
+		MaxFailedHandshakes:    100,
+		MaxFailedTokens:        10000,
+		FailureWindow:          time.Minute,
+		FailureWait:            time.Minute,
 
 		MaxConnections:           1024,
 		MaxCalls:                 1024,
@@ -140,87 +181,29 @@ func (c Config) driver() host.Driver {
 	return host.Driver{Cgroups: local.Cgroups(c.Cgroups), Each: local.Each{Memory: c.ExecMemory, Processes: c.ExecProcesses}}
 }
 
-// Check tells what is wrong with a configuration, without touching anything.
-func (c Config) Check() error {
-	if c.Tokens == "" {
-		return fmt.Errorf("tokens: no token file; say --tokens FILE (controld token new makes one) or --dev")
+// plainDataFrom are the networks of InsecureDataFrom.
+func (c Config) plainDataFrom() ([]netip.Prefix, error) {
+	var out []netip.Prefix
+	for _, s := range c.InsecureDataFrom {
+		network, err := netip.ParsePrefix(s)
+		if err != nil {
+			return nil, fmt.Errorf("insecure-data-from: %q is no network such as 10.0.0.0/8", s)
+		}
+		out = append(out, network.Masked())
 	}
-	if c.Driver != host.Name {
-		return fmt.Errorf("driver: %q is unknown; there is %s", c.Driver, host.Name)
-	}
-	if c.Cgroups != string(local.CgroupsAuto) && c.Cgroups != string(local.CgroupsOff) {
-		return fmt.Errorf("cgroups: %q is neither auto nor off", c.Cgroups)
-	}
-	if len(c.Control) == 0 || len(c.Data) == 0 {
-		return fmt.Errorf("control, data: at least one URL each")
-	}
-	if err := c.checkURLs(); err != nil {
-		return err
-	}
-	if err := c.checkNumbers(); err != nil {
-		return err
-	}
-	if _, err := parseLevel(c.LogLevel); err != nil {
-		return fmt.Errorf("log-level: %q is none of debug, info, warn, error", c.LogLevel)
-	}
-	switch c.LogFormat {
-	case "auto", "console", "json":
-	default:
-		return fmt.Errorf("log-format: %q is none of auto, console, json", c.LogFormat)
-	}
-	return nil
+	return out, nil
 }
 
-func (c Config) checkURLs() error {
-	named := map[string][]string{"control": c.Control, "data": c.Data}
-	if c.Admin != "" {
-		named["admin"] = []string{c.Admin}
+// gateLimits bound those who have not authenticated. Most descriptors are kept
+// for those who have.
+func (c Config) gateLimits() gate.Limits {
+	l := gate.Limits{
+		Strangers: c.MaxUnauthenticated, StrangersEach: c.MaxUnauthenticatedEach,
+		Hellos: c.MaxFailedHellos, Handshakes: c.MaxFailedHandshakes, Tokens: c.MaxFailedTokens,
+		Window: c.FailureWindow, Longest: c.FailureWait,
 	}
-	for _, key := range []string{"control", "data", "admin"} {
-		for _, u := range named[key] {
-			e, err := dataport.ParseEndpoint(u)
-			if err != nil {
-				return fmt.Errorf("%s: %w", key, err)
-			}
-			if !e.Private() && !e.Encrypted() && !c.Insecure {
-				return fmt.Errorf("%s: %s would speak in the clear beyond this machine; say --insecure if that is meant", key, u)
-			}
-		}
+	if quarter := descriptors() / 4; l.Strangers == 0 || l.Strangers > quarter {
+		l.Strangers = max(quarter, 1)
 	}
-	for _, u := range c.AdvertiseData {
-		if _, err := dataport.ParseEndpoint(u); err != nil {
-			return fmt.Errorf("advertise-data: %w", err)
-		}
-	}
-	return nil
-}
-
-func (c Config) checkNumbers() error {
-	for key, d := range map[string]time.Duration{
-		"drain-timeout": c.DrainTimeout, "stall-timeout": c.StallTimeout, "write-timeout": c.WriteTimeout,
-		"token-ttl": c.TokenTTL, "kept-outcomes": c.KeptOutcomes,
-	} {
-		if d <= 0 {
-			return fmt.Errorf("%s: %v is no positive duration", key, d)
-		}
-	}
-	for key, n := range map[string]int64{
-		"max-connections": int64(c.MaxConnections), "max-calls": int64(c.MaxCalls), "max-execs": int64(c.MaxExecs), "max-transfers": int64(c.MaxTransfers),
-		"max-tokens":        int64(c.MaxTokens),
-		"max-message-bytes": c.MaxMessageBytes, "max-inflight": int64(c.MaxInflight), "max-queued": int64(c.MaxQueued),
-		"max-waiting-transfers": int64(c.MaxWaitingTransfers), "max-batch": int64(c.MaxBatch),
-		"max-buffered-bytes": c.MaxBufferedBytes, "max-output-bytes": c.MaxOutputBytes,
-		"max-buffered-inflight-bytes": c.MaxBufferedInflightBytes,
-	} {
-		if n <= 0 {
-			return fmt.Errorf("%s: %d is not above 0", key, n)
-		}
-	}
-	for key, n := range map[string]int64{"max-splices": int64(c.MaxSplices), "max-bytes-per-second": c.MaxBytesPerSecond,
-		"exec-memory": c.ExecMemory, "exec-processes": c.ExecProcesses} {
-		if n < 0 {
-			return fmt.Errorf("%s: %d is below 0", key, n)
-		}
-	}
-	return nil
+	return l
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/controld/controld/dataport"
 	"github.com/controld/controld/fair"
 	"github.com/controld/controld/rpc/server"
+	"github.com/controld/controld/rpc/server/gate"
 	"github.com/controld/controld/sandbox"
 	"github.com/controld/controld/sandbox/local"
 	"github.com/controld/controld/sandboxhost"
@@ -37,8 +38,8 @@ type Options struct {
 	Ready func(Ready)
 	// Drain, when it is closed, ends the daemon in good order.
 	Drain <-chan struct{}
-	// Reload has the daemon read tokens, limits and log level anew, with
-	// what Load returns.
+	// Reload has the daemon read certificates, tokens, limits and log level
+	// anew, with what Load returns.
 	Reload <-chan struct{}
 	Load   func() (Config, error)
 }
@@ -68,12 +69,19 @@ type Daemon struct {
 	server    *server.Server
 	dataURLs  []string
 	draining  atomic.Bool
+	identity  identity
+	audit     *auditLog // nil where none is kept
+	gate      *gate.Gate
+	refused   atomic.Uint64 // peers that a listener does not accept
 	serving   sync.WaitGroup
 }
 
 // New checks a configuration. Nothing is opened before [Daemon.Run].
 func New(cfg Config, opts Options) (*Daemon, error) {
 	if err := cfg.Check(); err != nil {
+		return nil, err
+	}
+	if err := cfg.checkCertificate(); err != nil {
 		return nil, err
 	}
 	if opts.Log == nil {
@@ -117,6 +125,9 @@ func (d *Daemon) open() error {
 	if err != nil {
 		return fmt.Errorf("tokens: %w", err)
 	}
+	if err := d.identity.load(d.cfg); err != nil {
+		return err
+	}
 	if d.cfg.ReadyFile != "" {
 		os.Remove(d.cfg.ReadyFile)
 	}
@@ -135,21 +146,54 @@ func (d *Daemon) open() error {
 	}
 	d.host, err = sandboxhost.New(sandboxhost.Config{
 		StateDir: d.cfg.StateDir, Driver: d.cfg.driver(), Tokens: tokens,
-		Limits: d.cfg.Limits(), Quotas: d.cfg.quotas(), Epoch: uuid.NewString(),
+		CertificateLogin: d.cfg.TLSClientLogin,
+		Limits:           d.cfg.Limits(), Quotas: d.cfg.quotas(), Epoch: uuid.NewString(),
 	})
 	if err != nil {
 		d.lock.Close()
 		return fmt.Errorf("state-dir: %w", err)
 	}
+	if d.audit, err = openAudit(d.cfg.AuditLog, auditFails(d.log)); err != nil {
+		d.host.Close()
+		d.lock.Close()
+		return err
+	}
 	d.log.Warn().Str("driver", d.cfg.Driver).Msg("this driver is no isolation: commands run as this user on this machine")
-	d.transfers = transfer.NewTable(transfer.Config{TokenTTL: d.cfg.TokenTTL, Kept: d.cfg.KeptOutcomes, MaxLive: d.cfg.MaxTransfers, MaxTokens: d.cfg.MaxTokens})
+	d.serveBy()
+	return nil
+}
+
+// serveBy makes the server and what it needs.
+func (d *Daemon) serveBy() {
+	transfers := transfer.Config{TokenTTL: d.cfg.TokenTTL, Kept: d.cfg.KeptOutcomes, MaxLive: d.cfg.MaxTransfers, MaxTokens: d.cfg.MaxTokens}
+	var tell func(server.Deed)
+	if d.audit != nil {
+		tell, transfers.Ended = d.audit.tell, d.audit.tellTransfer
+	}
+	d.transfers = transfer.NewTable(transfers)
+	d.gate = gate.New(d.cfg.gateLimits())
 	d.server = server.New(server.Config{
 		Host: d.host, Transfers: d.transfers, Limits: d.cfg.Limits(), ServerName: "controld/" + d.opts.Version,
 		DataURLs: func(net.Addr) []string { return d.dataURLs },
-		Pump:     d.newPump(),
-		Log:      events(d.log),
+		Gate:     d.gate, Capabilities: d.capabilities(),
+		CertificateLogin: d.cfg.TLSClientLogin, CertificateTenant: sandboxhost.CertificateTenant,
+		Pump:  d.newPump(),
+		Log:   events(d.log),
+		Audit: tell,
 	})
-	return nil
+}
+
+// auditFails tells of an audit log that lacks lines; the metrics count them.
+func auditFails(log zerolog.Logger) func(error) {
+	return func(err error) { log.Warn().Err(err).Msg("the audit log is not whole") }
+}
+
+// capabilities are those of the daemon itself.
+func (d *Daemon) capabilities() []string {
+	if len(d.cfg.InsecureDataFrom) == 0 {
+		return nil
+	}
+	return []string{sandbox.CapPlainData}
 }
 
 // checkDriver proves that the limits of commands hold, where there are any.
@@ -189,6 +233,9 @@ func (d *Daemon) close() {
 	d.serving.Wait()
 	if err := d.host.Close(); err != nil {
 		d.log.Warn().Err(err).Msg("stopping sandboxes")
+	}
+	if d.audit != nil {
+		d.audit.close()
 	}
 	d.lock.Close()
 }
@@ -239,31 +286,6 @@ func (d *Daemon) drain(ctx context.Context) error {
 	}
 	d.log.Info().Msg("drained")
 	return nil
-}
-
-// reload takes over what may change while the daemon runs.
-func (d *Daemon) reload() {
-	cfg := d.cfg
-	if d.opts.Load != nil {
-		loaded, err := d.opts.Load()
-		if err == nil {
-			err = loaded.Check()
-		}
-		if err != nil {
-			d.log.Error().Err(err).Msg("reload: configuration kept as it was")
-			return
-		}
-		cfg = loaded
-	}
-	tokens, err := sandboxhost.LoadTokens(cfg.Tokens)
-	if err != nil {
-		d.log.Error().Err(err).Msg("reload: tokens kept as they were")
-		return
-	}
-	d.host.SetTokens(tokens)
-	d.host.SetQuotas(cfg.quotas())
-	d.log = newLogger(d.opts.Log, cfg.LogFormat, cfg.LogLevel)
-	d.log.Info().Msg("reloaded")
 }
 
 // WriteWhole writes a file so that a reader sees it whole or not at all.

@@ -6,6 +6,15 @@ import (
 	"syscall"
 )
 
+// descriptors is how many descriptors this process may have.
+func descriptors() int {
+	var limit syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
+		return 1024
+	}
+	return int(min(limit.Cur, 1<<20))
+}
+
 // lockFile takes the lock of a state directory: two daemons on one would
 // sweep each other's files. The lock goes with the process.
 func lockFile(path string) (*os.File, error) {
