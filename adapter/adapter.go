@@ -1,7 +1,8 @@
 // Package adapter is ControlServerSandbox: a [sandbox.Backend] behind a
 // control and a data port. It dials lazily, shares one connection, reconnects
 // with backoff, and never runs anything twice: a call that was in flight when
-// its connection died fails, and says what is known of its outcome.
+// its connection died is sent again where the server knows it by its key, else
+// it fails, and says what is known of its outcome.
 //
 // What does not belong here: server code, logging, processes. The package is
 // made to be linked into somebody else's program.
@@ -47,6 +48,12 @@ type Options struct {
 	InlineMax int64
 	// DialTimeout bounds one attempt to connect and say hello (10 s).
 	DialTimeout time.Duration
+	// NoKeys sends calls without request keys, unless they come with one: then
+	// none is sent again.
+	NoKeys bool
+	// RetryFor is how long a call whose connection was lost waits for another
+	// one to be sent again on (10 s).
+	RetryFor time.Duration
 	// Conn tunes the control connection.
 	Conn rpc.ConnOptions
 }
@@ -61,6 +68,9 @@ func (o *Options) fill() {
 	}
 	if o.DialTimeout <= 0 {
 		o.DialTimeout = 10 * time.Second
+	}
+	if o.RetryFor <= 0 {
+		o.RetryFor = 10 * time.Second
 	}
 	if o.Client == "" {
 		o.Client = "controld-go/1"

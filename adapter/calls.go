@@ -74,11 +74,10 @@ func (s *Sandbox) WriteFile(ctx context.Context, path string, content []byte, op
 		}
 		// What cannot be renamed over is written in place, by this call only.
 	}
-	l, err := s.link(ctx)
-	if err != nil {
-		return sandbox.WriteInfo{}, at(err, rpc.MethodWriteFile, path)
-	}
-	return l.rpc.WriteFile(ctx, path, content, opts)
+	return keyed(ctx, s, rpc.MethodWriteFile, path, opts.RequestKey, func(l *link, key string) (sandbox.WriteInfo, error) {
+		opts.RequestKey = key
+		return l.rpc.WriteFile(ctx, path, content, opts)
+	})
 }
 
 // writeLarge writes content over the data port.
@@ -133,29 +132,28 @@ func (s *Sandbox) Exists(ctx context.Context, path string, opts sandbox.ExistsOp
 
 // Mkdir implements [sandbox.API].
 func (s *Sandbox) Mkdir(ctx context.Context, path string, opts sandbox.MkdirOptions) error {
-	l, err := s.link(ctx)
-	if err != nil {
-		return at(err, rpc.MethodMkdir, path)
-	}
-	return l.rpc.Mkdir(ctx, path, opts)
+	_, err := keyed(ctx, s, rpc.MethodMkdir, path, opts.RequestKey, func(l *link, key string) (struct{}, error) {
+		opts.RequestKey = key
+		return struct{}{}, l.rpc.Mkdir(ctx, path, opts)
+	})
+	return err
 }
 
 // Rm implements [sandbox.API].
 func (s *Sandbox) Rm(ctx context.Context, path string, opts sandbox.RmOptions) error {
-	l, err := s.link(ctx)
-	if err != nil {
-		return at(err, rpc.MethodRm, path)
-	}
-	return l.rpc.Rm(ctx, path, opts)
+	_, err := keyed(ctx, s, rpc.MethodRm, path, opts.RequestKey, func(l *link, key string) (struct{}, error) {
+		opts.RequestKey = key
+		return struct{}{}, l.rpc.Rm(ctx, path, opts)
+	})
+	return err
 }
 
 // Exec implements [sandbox.API].
 func (s *Sandbox) Exec(ctx context.Context, command string, opts sandbox.ExecOptions) (sandbox.ShellResult, error) {
-	l, err := s.link(ctx)
-	if err != nil {
-		return sandbox.ShellResult{}, at(err, rpc.MethodExec, "")
-	}
-	return l.rpc.Exec(ctx, command, opts)
+	return keyed(ctx, s, rpc.MethodExec, "", opts.RequestKey, func(l *link, key string) (sandbox.ShellResult, error) {
+		opts.RequestKey = key
+		return l.rpc.Exec(ctx, command, opts)
+	})
 }
 
 // ReadFileStream implements [sandbox.API].

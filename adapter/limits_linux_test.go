@@ -128,7 +128,7 @@ func TestStalledStreamsOfASessionHoldNothingUp(t *testing.T) {
 func TestCase_C20(t *testing.T) {
 	st := newStage(t, "tcp://127.0.0.1:0")
 	c := newCutter(t, strings.TrimPrefix(st.addr.String(), "tcp://"))
-	a := connect(t, adapter.Options{Control: c.url()})
+	a := connect(t, adapter.Options{Control: c.url(), RetryFor: 100 * time.Millisecond})
 	for i := range 20 {
 		c.limit.Store(int64(1400 + 10*i))
 		res, err := a.Exec(t.Context(), "head -c 2000 /dev/zero | tr '\\0' x", sandbox.ExecOptions{})

@@ -40,11 +40,11 @@ func (s *Sandbox) OpenWrite(ctx context.Context, path string, opts sandbox.Write
 }
 
 func (s *Sandbox) openWrite(ctx context.Context, path string, opts sandbox.WriteOptions) (*sink, error) {
-	l, err := s.link(ctx)
-	if err != nil {
-		return nil, err
-	}
-	t, err := l.rpc.WriteFileStream(ctx, path, opts)
+	var l *link
+	t, err := keyed(ctx, s, rpc.MethodWriteFileStream, path, opts.RequestKey, func(by *link, key string) (rpc.Transfer, error) {
+		l, opts.RequestKey = by, key
+		return l.rpc.WriteFileStream(ctx, path, opts)
+	})
 	if err != nil {
 		return nil, err
 	}

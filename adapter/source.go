@@ -69,14 +69,18 @@ func (s *Sandbox) OpenRead(ctx context.Context, path string, opts sandbox.ReadOp
 	if opts.InlineMax.Known && !opts.Digest && opts.IfMatch == "" {
 		return s.openInline(ctx, path, opts)
 	}
-	l, err := s.link(ctx)
-	if err != nil {
-		return nil, at(err, rpc.MethodReadFileStream, path)
-	}
+	var l *link
 	var a ahead
-	r, err := l.rpc.ReadFileStreamAside(ctx, path, opts, func(ctx context.Context) { a = s.dialAhead(ctx, l) })
+	r, err := keyed(ctx, s, rpc.MethodReadFileStream, path, opts.RequestKey, func(by *link, key string) (rpc.StreamResult, error) {
+		l, opts.RequestKey = by, key
+		r, err := l.rpc.ReadFileStreamAside(ctx, path, opts, func(ctx context.Context) { a = s.dialAhead(ctx, by) })
+		if err != nil {
+			a.close()
+			a = ahead{}
+		}
+		return r, err
+	})
 	if err != nil {
-		a.close()
 		return nil, err
 	}
 	src, err := s.claimRead(ctx, l, &r.Transfer, a, r.Size, r.Length, r.ETag)

@@ -11,10 +11,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
+
 	"github.com/controld/controld/adapter"
 	"github.com/controld/controld/rpc"
 	"github.com/controld/controld/rpc/server"
 	"github.com/controld/controld/sandbox"
+	"github.com/controld/controld/work"
 )
 
 // recorder is a backend that notes what reaches it.
@@ -31,7 +34,7 @@ func (r *recorder) note(method, path string, opts any) {
 }
 
 func (r *recorder) Info(context.Context) (sandbox.Info, error) {
-	return sandbox.Info{Cwd: "/cwd", Epoch: "e", Limits: sandbox.DefaultLimits(), Capabilities: []string{sandbox.CapExec}, Tree: "cgroup"}, nil
+	return sandbox.Info{Cwd: "/cwd", Epoch: "e", Limits: sandbox.DefaultLimits(), Capabilities: []string{sandbox.CapExec, sandbox.CapKeys}, Tree: "cgroup"}, nil
 }
 
 func (r *recorder) ReadFile(_ context.Context, path string, o sandbox.ReadOptions) (string, error) {
@@ -143,7 +146,11 @@ func hop(t *testing.T, b sandbox.Backend) *adapter.Sandbox {
 		t.Fatal(err)
 	}
 	url := "tcp://" + ln.Addr().String()
-	srv := server.New(server.Config{Host: anybody{b}, DataURLs: func(net.Addr) []string { return []string{url} }})
+	keys, err := work.NewKeys(work.KeysConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	srv := server.New(server.Config{Host: anybody{b}, Keys: keys, DataURLs: func(net.Addr) []string { return []string{url} }})
 	var serving sync.WaitGroup
 	serving.Go(func() { srv.Serve(context.Background(), ln, server.Control|server.Data) })
 	a, err := adapter.New(adapter.Options{Control: url, Token: "x"})
@@ -154,6 +161,7 @@ func hop(t *testing.T, b sandbox.Backend) *adapter.Sandbox {
 		a.Close()
 		srv.Close()
 		serving.Wait()
+		keys.Close()
 	})
 	return a
 }
@@ -175,6 +183,9 @@ next:
 		switch f := rv.Field(i).Addr().Interface().(type) {
 		case *string:
 			*f = "value of " + name
+			if name == "RequestKey" {
+				*f = uuid.NewString()
+			}
 		case *bool:
 			*f = true
 		case *int:
@@ -201,6 +212,7 @@ next:
 }
 
 // TestEveryParameterPassesTwoHops calls every method with every option set.
+// P14.13.
 func TestEveryParameterPassesTwoHops(t *testing.T) {
 	r := &recorder{seen: map[string]any{}}
 	b := hop(t, hop(t, r))
@@ -295,7 +307,7 @@ func TestEveryParameterPassesTwoHops(t *testing.T) {
 	size, known := s.Size()
 	same("read_file_stream", fmt.Sprint(string(text), size, known, s.ETag(), s.Verdict().Changed), "text9 truetagtrue")
 
-	buffered := filled[sandbox.ReadOptions](t, "InlineMax", "IfMatch", "Digest")
+	buffered := filled[sandbox.ReadOptions](t, "InlineMax", "IfMatch", "Digest", "RequestKey")
 	c, err := b.ReadFileBuffer(ctx, path, buffered)
 	must(err)
 	same("read_file_buffer", string(c.Data)+c.ETag, "texttag")

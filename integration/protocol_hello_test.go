@@ -33,7 +33,7 @@ func TestWireHello(t *testing.T) {
 		caps = append(caps, name.(string))
 	}
 	slices.Sort(caps)
-	if want := []string{"batch", "digest", "exec", "if_match", "mux", "scope", "sync"}; !slices.Equal(caps, want) {
+	if want := []string{"batch", "digest", "exec", "if_match", "keys", "mux", "scope", "sync"}; !slices.Equal(caps, want) {
 		t.Errorf("capabilities %v, want %v", caps, want)
 	}
 	limits := r.Result["limits"].(obj)
@@ -41,7 +41,7 @@ func TestWireHello(t *testing.T) {
 		"max_message_bytes": 33554432.0, "max_inflight": 128.0, "max_queued": 1024.0, "max_waiting_transfers": 1024.0,
 		"max_batch": 64.0, "max_depth": 64.0, "max_buffered_bytes": 16777216.0, "max_output_bytes": 8388608.0,
 		"max_buffered_inflight_bytes": 134217728.0, "write_timeout_s": 30.0, "token_ttl_s": 30.0, "stall_timeout_s": 600.0,
-		"kept_outcomes_s": 60.0,
+		"kept_outcomes_s": 60.0, "reconnect_grace_s": 30.0, "kept_keys_s": 86400.0,
 	} {
 		if limits[name] != want {
 			t.Errorf("%s is %v, want %v", name, limits[name], want)

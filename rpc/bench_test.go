@@ -53,7 +53,7 @@ func BenchmarkParseLine(b *testing.B) {
 	line := []byte(`{"jsonrpc":"2.0","id":12,"method":"stat","params":{"path":"src/main.go","follow":true}}`)
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, _, fault := ParseLine(line, 64); fault != nil {
+		if _, _, fault := ParseLine(line, 64, true); fault != nil {
 			b.Fatal(fault)
 		}
 	}

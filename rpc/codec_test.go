@@ -14,6 +14,8 @@ import (
 	"github.com/controld/controld/sandbox"
 )
 
+const aKey = "0190f3c1-7b1e-7d5a-9c3e-0123456789ab"
+
 // everyParams has each params with every field set.
 func everyParams() map[string]Params {
 	content := []byte(strings.Repeat("line \"one\"\n", 2000))
@@ -24,19 +26,20 @@ func everyParams() map[string]Params {
 		MethodReadFile: &ReadParams{Path: "p\xff", Options: sandbox.ReadOptions{
 			Scope: "s", Offset: 5, Length: sandbox.Some[int64](0), InlineMax: sandbox.Some[int64](9)}},
 		MethodReadFileStream: NewReadStreamParams("p", sandbox.ReadOptions{
-			Scope: "s\xff", Offset: maxInt - 1, Length: sandbox.Some[int64](7), IfMatch: "e", Digest: true}),
+			Scope: "s\xff", Offset: maxInt - 1, Length: sandbox.Some[int64](7), IfMatch: "e", Digest: true, RequestKey: aKey}),
 		MethodWriteFile: &WriteParams{Path: "p", Content: content, Options: sandbox.WriteOptions{
-			Scope: "s", Mode: sandbox.Some[uint32](0), IfMatch: "e", Sync: true}},
+			Scope: "s", Mode: sandbox.Some[uint32](0), IfMatch: "e", Sync: true, RequestKey: aKey}},
 		MethodWriteFileStream: NewWriteStreamParams("p", sandbox.WriteOptions{
-			Scope: "s", Mode: sandbox.Some[uint32](0o755), IfMatch: "e", Sync: true, Size: sandbox.Some[int64](0), Parents: true, Digest: true}),
+			Scope: "s", Mode: sandbox.Some[uint32](0o755), IfMatch: "e", Sync: true, Size: sandbox.Some[int64](0), Parents: true, Digest: true, RequestKey: aKey}),
 		MethodStat:    &StatParams{Path: "p", Options: sandbox.StatOptions{Scope: "s", NoFollow: true}},
 		MethodReadDir: &ReadDirParams{Path: "p", Options: sandbox.ReadDirOptions{Scope: "s", After: "\xfe", Limit: 3}},
 		MethodExists:  &ExistsParams{Path: "p", Options: sandbox.ExistsOptions{Scope: "s"}},
-		MethodMkdir:   &MkdirParams{Path: "p", Options: sandbox.MkdirOptions{Scope: "s", Recursive: true}},
-		MethodRm:      &RmParams{Path: "p", Options: sandbox.RmOptions{Scope: "s", Recursive: true, Force: true}},
+		MethodMkdir:   &MkdirParams{Path: "p", Options: sandbox.MkdirOptions{Scope: "s", Recursive: true, RequestKey: aKey}},
+		MethodRm:      &RmParams{Path: "p", Options: sandbox.RmOptions{Scope: "s", Recursive: true, Force: true, RequestKey: aKey}},
 		MethodExec: &ExecParams{Command: "echo \"hi\"\n", Options: sandbox.ExecOptions{
 			Cwd: "d\xff", Env: map[string]string{"A": "1", "_b": "\""}, Timeout: 1500 * time.Microsecond, Stdin: []byte{0, 255},
-			MaxOutputBytes: sandbox.Some[int64](0), KillGrace: sandbox.Some(time.Duration(0))}},
+			MaxOutputBytes: sandbox.Some[int64](0), KillGrace: sandbox.Some(time.Duration(0)),
+			RequestKey: aKey, Detach: true}},
 		MethodTransferResult: &TransferParams{ID: "x"},
 		MethodTransferAbort:  &TransferParams{ID: "y"},
 		MethodTransferCommit: &CommitParams{ID: "x", Commit: sandbox.Commit{Bytes: 0, SHA256: strings.Repeat("0a", 32)}},

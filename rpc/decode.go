@@ -39,6 +39,8 @@ type object struct {
 	// otherwise unknown ones are skipped. Known ones that come twice are a
 	// fault unless lax.
 	strict, lax bool
+	// keyed is how many of the last fields belong to the capability keys.
+	keyed int
 	// prefix goes before the names of fields in faults.
 	prefix string
 	seen   uint32
@@ -100,7 +102,11 @@ func (d *decoder) known(o *object, t stringToken) (string, bool) {
 	if d.broken != "" {
 		return "", false
 	}
-	for i, field := range o.fields {
+	fields := o.fields
+	if d.keyless {
+		fields = fields[:len(fields)-o.keyed]
+	}
+	for i, field := range fields {
 		if !t.is(field) {
 			continue
 		}

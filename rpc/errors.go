@@ -67,6 +67,7 @@ var kinds = []struct {
 	{sandbox.KindStartFailed, codeUnsupported},
 	{sandbox.KindCancelled, codeCancelled},
 	{sandbox.KindInternal, codeInternal},
+	{sandbox.KindOutcomeUnknown, codeInternal}, // of a key alone, see wireError
 }
 
 func codeOf(kind sandbox.Kind) int64 {
@@ -103,20 +104,19 @@ func wireError(op, path string, err error) *sandbox.Error {
 	if e.Path == "" && e.Op == op {
 		e.Path = path
 	}
-	switch e.Kind {
-	case sandbox.KindConnectionLost, sandbox.KindOutcomeUnknown:
+	switch {
+	case e.Kind == sandbox.KindOutcomeUnknown && e.Reason == sandbox.ReasonRequestKey:
+	case e.Kind == sandbox.KindConnectionLost, e.Kind == sandbox.KindOutcomeUnknown:
 		// A client's own kinds, from the next hop of a proxy.
 		e.Kind, e.Reason = sandbox.KindUnavailable, sandbox.ReasonLinkLost
-	default:
-		if codeOf(e.Kind) == codeInternal {
-			e.Kind = sandbox.KindInternal
-		}
+	case codeOf(e.Kind) == codeInternal:
+		e.Kind = sandbox.KindInternal
 	}
 	if e.Outcome == "" {
 		switch e.Kind {
 		case sandbox.KindAborted:
 			e.Outcome = sandbox.OutcomeNone
-		case sandbox.KindUnavailable, sandbox.KindInternal:
+		case sandbox.KindUnavailable, sandbox.KindInternal, sandbox.KindOutcomeUnknown:
 			e.Outcome = sandbox.OutcomeUnknown
 		}
 	}

@@ -29,8 +29,12 @@ func through(t *testing.T, op, path string, err error) *sandbox.Error {
 
 func TestErrorsRoundTrip(t *testing.T) {
 	for _, row := range kinds {
+		reason := sandbox.ReasonDraining
+		if row.kind == sandbox.KindOutcomeUnknown {
+			reason = sandbox.ReasonRequestKey // without it the kind is the client's own
+		}
 		want := &sandbox.Error{
-			Kind: row.kind, Op: "stat", Path: "a\xffb", Errno: "EIO", Outcome: sandbox.OutcomeNone, Reason: "draining", Message: "so it is",
+			Kind: row.kind, Op: "stat", Path: "a\xffb", Errno: "EIO", Outcome: sandbox.OutcomeNone, Reason: reason, Message: "so it is",
 			Limit: sandbox.Some[int64](1), Bytes: sandbox.Some[int64](2), Expected: sandbox.Some[int64](3),
 			RetryAfter: 1500 * time.Millisecond, Protocols: []int{1, 2},
 		}
@@ -38,11 +42,15 @@ func TestErrorsRoundTrip(t *testing.T) {
 			t.Errorf("%s: got %+v, want %+v", row.kind, got, want)
 		}
 		bare := &sandbox.Error{Kind: row.kind, Op: "stat", Path: "p"}
+		if row.kind == sandbox.KindOutcomeUnknown {
+			bare.Reason = reason
+		}
 		got := through(t, "stat", "p", bare)
 		if got.Kind != row.kind || got.Message != "" || got.Error() != bare.Error() {
 			t.Errorf("%s: got %+v", row.kind, got)
 		}
-		needs := row.kind == sandbox.KindUnavailable || row.kind == sandbox.KindAborted || row.kind == sandbox.KindInternal
+		needs := row.kind == sandbox.KindUnavailable || row.kind == sandbox.KindAborted || row.kind == sandbox.KindInternal ||
+			row.kind == sandbox.KindOutcomeUnknown
 		if (got.Outcome != "") != needs {
 			t.Errorf("%s: outcome %q", row.kind, got.Outcome)
 		}

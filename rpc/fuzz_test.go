@@ -20,7 +20,7 @@ func FuzzLine(f *testing.F) {
 		f.Add(append(EncodeParams([]byte(`{"id":1e5,"method":"`+method+`","jsonrpc":"2.0","params":`), p), '}'))
 	}
 	f.Fuzz(func(t *testing.T, line []byte) {
-		requests, _, fault := ParseLine(line, 64)
+		requests, _, fault := ParseLine(line, 64, true)
 		if fault == nil && !(json.Valid(line) && utf8.Valid(line)) {
 			t.Fatalf("took %q", line)
 		}

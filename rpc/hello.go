@@ -203,6 +203,8 @@ func limitFields(l *sandbox.Limits) (sizes []limit[int64], counts []limit[int], 
 		{"token_ttl_s", &l.TokenTTL},
 		{"stall_timeout_s", &l.StallTimeout},
 		{"kept_outcomes_s", &l.KeptOutcomes},
+		{"reconnect_grace_s", &l.ReconnectGrace},
+		{"kept_keys_s", &l.KeptKeys},
 	}
 	return sizes, counts, times
 }

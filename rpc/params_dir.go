@@ -11,7 +11,7 @@ type StatParams struct {
 var statFields = []string{"path", "scope", "follow"}
 
 func (p *StatParams) decode(d *decoder) {
-	d.pathParams(statFields, &p.Path, &p.Options.Scope, func(string) { p.Options.NoFollow = !d.boolean() })
+	d.pathParams(statFields, 0, &p.Path, &p.Options.Scope, func(string) { p.Options.NoFollow = !d.boolean() })
 }
 
 func (p *StatParams) encode(e encoder) {
@@ -31,7 +31,7 @@ type ReadDirParams struct {
 var readDirFields = []string{"path", "scope", "after", "limit"}
 
 func (p *ReadDirParams) decode(d *decoder) {
-	d.pathParams(readDirFields, &p.Path, &p.Options.Scope, func(field string) {
+	d.pathParams(readDirFields, 0, &p.Path, &p.Options.Scope, func(field string) {
 		switch field {
 		case "after":
 			p.Options.After = d.name()
@@ -57,7 +57,7 @@ type ExistsParams struct {
 var existsFields = []string{"path", "scope"}
 
 func (p *ExistsParams) decode(d *decoder) {
-	d.pathParams(existsFields, &p.Path, &p.Options.Scope, nil)
+	d.pathParams(existsFields, 0, &p.Path, &p.Options.Scope, nil)
 }
 
 func (p *ExistsParams) encode(e encoder) {
@@ -71,15 +71,23 @@ type MkdirParams struct {
 	Options sandbox.MkdirOptions
 }
 
-var mkdirFields = []string{"path", "scope", "recursive"}
+var mkdirFields = []string{"path", "scope", "recursive", keyField}
 
 func (p *MkdirParams) decode(d *decoder) {
-	d.pathParams(mkdirFields, &p.Path, &p.Options.Scope, func(string) { p.Options.Recursive = d.boolean() })
+	d.pathParams(mkdirFields, 1, &p.Path, &p.Options.Scope, func(field string) {
+		switch field {
+		case "recursive":
+			p.Options.Recursive = d.boolean()
+		case keyField:
+			p.Options.RequestKey = d.uuid()
+		}
+	})
 }
 
 func (p *MkdirParams) encode(e encoder) {
 	e.path(p.Path, p.Options.Scope)
 	e.trueField("recursive", p.Options.Recursive)
+	e.strField(keyField, p.Options.RequestKey)
 	e.raw("}")
 }
 
@@ -89,15 +97,17 @@ type RmParams struct {
 	Options sandbox.RmOptions
 }
 
-var rmFields = []string{"path", "scope", "recursive", "force"}
+var rmFields = []string{"path", "scope", "recursive", "force", keyField}
 
 func (p *RmParams) decode(d *decoder) {
-	d.pathParams(rmFields, &p.Path, &p.Options.Scope, func(field string) {
+	d.pathParams(rmFields, 1, &p.Path, &p.Options.Scope, func(field string) {
 		switch field {
 		case "recursive":
 			p.Options.Recursive = d.boolean()
 		case "force":
 			p.Options.Force = d.boolean()
+		case keyField:
+			p.Options.RequestKey = d.uuid()
 		}
 	})
 }
@@ -106,5 +116,6 @@ func (p *RmParams) encode(e encoder) {
 	e.path(p.Path, p.Options.Scope)
 	e.trueField("recursive", p.Options.Recursive)
 	e.trueField("force", p.Options.Force)
+	e.strField(keyField, p.Options.RequestKey)
 	e.raw("}")
 }

@@ -14,10 +14,10 @@ type ExecParams struct {
 	Options sandbox.ExecOptions
 }
 
-var execFields = []string{"command", "cwd", "env", "timeout_s", "stdin", "max_output_bytes", "kill_grace_s"}
+var execFields = []string{"command", "cwd", "env", "timeout_s", "stdin", "max_output_bytes", "kill_grace_s", keyField, "detach"}
 
 func (p *ExecParams) decode(d *decoder) {
-	o := object{fields: execFields, strict: true}
+	o := object{fields: execFields, keyed: 2, strict: true}
 	for {
 		field, ok := d.next(&o)
 		if !ok {
@@ -26,6 +26,9 @@ func (p *ExecParams) decode(d *decoder) {
 		p.decodeField(d, field)
 	}
 	d.require(&o, "command")
+	if p.Options.Detach {
+		d.require(&o, keyField) // or nobody could find it again
+	}
 }
 
 func (p *ExecParams) decodeField(d *decoder, field string) {
@@ -48,6 +51,10 @@ func (p *ExecParams) decodeField(d *decoder, field string) {
 		p.Options.MaxOutputBytes = sandbox.Some(d.size())
 	case "kill_grace_s":
 		p.Options.KillGrace = sandbox.Some(d.seconds(MaxExecTimeout))
+	case keyField:
+		p.Options.RequestKey = d.uuid()
+	case "detach":
+		p.Options.Detach = d.boolean()
 	}
 }
 
@@ -126,5 +133,7 @@ func (p *ExecParams) encode(e encoder) {
 		e.field("kill_grace_s")
 		e.seconds(p.Options.KillGrace.Value)
 	}
+	e.strField(keyField, p.Options.RequestKey)
+	e.trueField("detach", p.Options.Detach)
 	e.raw("}")
 }

@@ -17,15 +17,15 @@ func NewReadStreamParams(path string, opts sandbox.ReadOptions) *ReadParams {
 
 var (
 	readFields       = []string{"path", "scope", "offset", "length", "inline_max"}
-	readStreamFields = []string{"path", "scope", "offset", "length", "if_match", "digest"}
+	readStreamFields = []string{"path", "scope", "offset", "length", "if_match", "digest", keyField}
 )
 
 func (p *ReadParams) decode(d *decoder) {
-	fields := readFields
+	fields, keyed := readFields, 0
 	if p.stream {
-		fields = readStreamFields
+		fields, keyed = readStreamFields, 1
 	}
-	d.pathParams(fields, &p.Path, &p.Options.Scope, func(field string) {
+	d.pathParams(fields, keyed, &p.Path, &p.Options.Scope, func(field string) {
 		switch field {
 		case "offset":
 			p.Options.Offset = d.size()
@@ -37,6 +37,8 @@ func (p *ReadParams) decode(d *decoder) {
 			p.Options.IfMatch = d.etag()
 		case "digest":
 			p.Options.Digest = d.digest()
+		case keyField:
+			p.Options.RequestKey = d.uuid()
 		}
 	})
 }
@@ -48,6 +50,7 @@ func (p *ReadParams) encode(e encoder) {
 	if p.stream {
 		e.strField("if_match", p.Options.IfMatch)
 		e.digestField(p.Options.Digest)
+		e.strField(keyField, p.Options.RequestKey)
 	} else {
 		e.optionalField("inline_max", p.Options.InlineMax)
 	}
@@ -55,9 +58,9 @@ func (p *ReadParams) encode(e encoder) {
 }
 
 // pathParams reads the object of a file call: its path, its scope and, by
-// other, the rest of its fields.
-func (d *decoder) pathParams(fields []string, path, scope *string, other func(field string)) object {
-	o := object{fields: fields, strict: true}
+// other, the rest of its fields, of which the last keyed need the capability.
+func (d *decoder) pathParams(fields []string, keyed int, path, scope *string, other func(field string)) object {
+	o := object{fields: fields, keyed: keyed, strict: true}
 	for {
 		field, ok := d.next(&o)
 		switch {
@@ -141,8 +144,8 @@ func NewWriteStreamParams(path string, opts sandbox.WriteOptions) *WriteParams {
 }
 
 var (
-	writeFields       = []string{"path", "content", "scope", "mode", "if_match", "sync"}
-	writeStreamFields = []string{"path", "size", "scope", "mode", "if_match", "sync", "parents", "digest"}
+	writeFields       = []string{"path", "content", "scope", "mode", "if_match", "sync", keyField}
+	writeStreamFields = []string{"path", "size", "scope", "mode", "if_match", "sync", "parents", "digest", keyField}
 )
 
 func (p *WriteParams) decode(d *decoder) {
@@ -150,7 +153,7 @@ func (p *WriteParams) decode(d *decoder) {
 	if p.stream {
 		fields = writeStreamFields
 	}
-	o := d.pathParams(fields, &p.Path, &p.Options.Scope, func(field string) { p.decodeField(d, field) })
+	o := d.pathParams(fields, 1, &p.Path, &p.Options.Scope, func(field string) { p.decodeField(d, field) })
 	if !p.stream {
 		d.require(&o, "content")
 	}
@@ -172,6 +175,8 @@ func (p *WriteParams) decodeField(d *decoder, field string) {
 		p.Options.Parents = d.boolean()
 	case "digest":
 		p.Options.Digest = d.digest()
+	case keyField:
+		p.Options.RequestKey = d.uuid()
 	}
 }
 
@@ -183,6 +188,7 @@ func (p *WriteParams) encode(e encoder) {
 	}
 	e.strField("if_match", p.Options.IfMatch)
 	e.trueField("sync", p.Options.Sync)
+	e.strField(keyField, p.Options.RequestKey)
 	if p.stream {
 		e.optionalField("size", p.Options.Size)
 		e.trueField("parents", p.Options.Parents)

@@ -27,9 +27,10 @@ type Request struct {
 
 // ParseLine decodes a line. A line that is no JSON is an error of kind
 // parse_error, an empty batch or one of more than maxBatch calls of kind
-// invalid_request; both are answered with id null.
-func ParseLine(line []byte, maxBatch int) (requests []*Request, batch bool, fault *sandbox.Error) {
-	d := decoder{data: line}
+// invalid_request; both are answered with id null. Without keys the fields of
+// that capability are unknown.
+func ParseLine(line []byte, maxBatch int, keys bool) (requests []*Request, batch bool, fault *sandbox.Error) {
+	d := decoder{data: line, keyless: !keys}
 	if d.peek() != '[' {
 		r := d.request()
 		d.finish()
@@ -211,7 +212,7 @@ func (d *decoder) settle(r *Request, env *envelope) {
 	if r.Err != nil {
 		return
 	}
-	late := decoder{data: env.rawParams, depth: env.paramsDepth}
+	late := decoder{data: env.rawParams, depth: env.paramsDepth, keyless: d.keyless}
 	switch {
 	case env.rawParams != nil:
 		r.Params.decode(&late)

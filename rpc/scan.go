@@ -20,6 +20,8 @@ type decoder struct {
 	bad, badField string
 	// field is the field being read, for bad.
 	field string
+	// keyless makes the fields of the capability keys unknown.
+	keyless bool
 }
 
 func (d *decoder) fail(what string) {

@@ -50,7 +50,8 @@ const (
 	KindCancelled         Kind = "cancelled"
 	KindInternal          Kind = "internal"
 
-	// The client's own, on every implementation alike.
+	// The client's own, on every implementation alike. KindOutcomeUnknown also
+	// travels, with ReasonRequestKey, in answer to a call with a key.
 	KindConnectionLost Kind = "connection_lost"
 	KindOutcomeUnknown Kind = "outcome_unknown"
 	KindInvalidUTF8    Kind = "invalid_utf8"
@@ -73,6 +74,11 @@ const (
 	ReasonLinkLost         = "link_lost"
 )
 
+// ReasonRequestKey is the reason of a KindOutcomeUnknown whose key is known
+// and its answer no longer, and of a KindResourceExhausted where the key cannot
+// be remembered: then nothing was done, and the call may come without one.
+const ReasonRequestKey = "request_key"
+
 // Error is the error of every method of [API] and [Backend].
 type Error struct {
 	Kind Kind
@@ -81,7 +87,7 @@ type Error struct {
 	// Errno is the symbolic name of the error number, e.g. "ENOENT".
 	Errno   string
 	Outcome Outcome
-	// Reason says why something is unavailable.
+	// Reason says why, where the kind leaves that open.
 	Reason string
 	// Message says it in words; it is made up from the rest where empty.
 	Message string

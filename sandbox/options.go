@@ -18,6 +18,9 @@ type ReadOptions struct {
 	// InlineMax is a hint to OpenRead: content up to so many bytes may come
 	// with the answer, without a transfer of its own.
 	InlineMax Optional[int64]
+	// RequestKey (streams), see [CapKeys]: a mint with the same key is the
+	// same mint.
+	RequestKey string
 }
 
 // WriteOptions are the parameters of the write calls.
@@ -40,6 +43,8 @@ type WriteOptions struct {
 	// Digest (streams) has the far end compare the SHA-256 of what arrived
 	// with that of what was sent.
 	Digest bool
+	// RequestKey, a UUID, see [CapKeys].
+	RequestKey string
 }
 
 // StatOptions are the parameters of Stat.
@@ -68,6 +73,8 @@ type ExistsOptions struct {
 type MkdirOptions struct {
 	Scope     string
 	Recursive bool
+	// RequestKey, a UUID, see [CapKeys].
+	RequestKey string
 }
 
 // RmOptions are the parameters of Rm.
@@ -76,6 +83,8 @@ type RmOptions struct {
 	Recursive bool
 	// Force makes a missing path a success.
 	Force bool
+	// RequestKey, a UUID, see [CapKeys].
+	RequestKey string
 }
 
 // ExecOptions are the parameters of Exec.
@@ -93,6 +102,11 @@ type ExecOptions struct {
 	MaxOutputBytes Optional[int64]
 	// KillGrace lies between TERM and KILL; 0.1 s where absent.
 	KillGrace Optional[time.Duration]
+	// RequestKey, a UUID, see [CapKeys]. A command that has one lives on for
+	// [Limits.ReconnectGrace] when the connection it came by is lost.
+	RequestKey string
+	// Detach has a command with a RequestKey live on without that bound.
+	Detach bool
 	// Grow, where set, is asked before n more bytes of output are kept; when
 	// it says no they are counted as omitted instead. It never travels.
 	Grow func(n int) bool

@@ -131,6 +131,10 @@ const (
 	// CapPlainData is told by a daemon that was set up to serve the data
 	// plane in the clear beside an encrypted control plane.
 	CapPlainData Capability = "plain_data"
+	// CapKeys: a call with the RequestKey of an earlier one, and the same
+	// parameters, is that call: it joins it or gets its answer, and nothing is
+	// done twice. A backend without it refuses keys as KindUnsupported.
+	CapKeys Capability = "keys"
 )
 
 // Info tells what a sandbox is.
@@ -162,6 +166,12 @@ type Limits struct {
 	TokenTTL                 time.Duration
 	StallTimeout             time.Duration
 	KeptOutcomes             time.Duration
+	// ReconnectGrace is how long a call with a key goes on when nobody waits
+	// for it.
+	ReconnectGrace time.Duration
+	// KeptKeys is how long a key is remembered, also over a restart of the
+	// server; zero where a restart forgets keys.
+	KeptKeys time.Duration
 }
 
 // DefaultLimits returns the limits of protocol version 1.
@@ -180,5 +190,6 @@ func DefaultLimits() Limits {
 		TokenTTL:                 30 * time.Second,
 		StallTimeout:             600 * time.Second,
 		KeptOutcomes:             60 * time.Second,
+		ReconnectGrace:           30 * time.Second,
 	}
 }

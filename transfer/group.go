@@ -36,6 +36,9 @@ func (g *Group) Close() {
 	table := g.table
 	g.mu.Unlock()
 	for _, t := range live {
+		if table.leave(t, g) {
+			continue
+		}
 		t.stop(&sandbox.Error{Kind: sandbox.KindAborted, Op: "transfer", Outcome: sandbox.OutcomeNone,
 			Message: "the connection that minted it is gone"})
 	}

@@ -58,6 +58,7 @@ func (tb *Table) mint(ctx context.Context, owner Owner, t *Transfer, open func(c
 	}
 	var token string
 	token, t.key = newToken()
+	t.expires = time.Now().Add(tb.cfg.TokenTTL)
 	t.expiry = time.AfterFunc(tb.cfg.TokenTTL, func() { tb.expire(t) })
 	if !detach() || !tb.register(t) {
 		t.drop()

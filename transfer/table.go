@@ -79,6 +79,9 @@ type Owner struct {
 	// Group is the connection that minted; when it closes, what it minted
 	// is aborted.
 	Group *Group
+	// Keyed lets the transfer be minted again, see [Table.Renew], and live on
+	// without a group, also from the start, while its token is not taken.
+	Keyed bool
 	// Path is what the client calls the file; errors name it.
 	Path string
 }
@@ -147,21 +150,17 @@ func (tb *Table) Claim(token string, session any) (*Transfer, error) {
 func (tb *Table) ClaimOf(token string, session any, mine func(tenant string) bool) (*Transfer, error) {
 	key := sha256.Sum256([]byte(token))
 	tb.mu.Lock()
+	defer tb.mu.Unlock()
 	t := tb.tokens[key]
-	if t == nil || t.session() != session || mine != nil && !mine(t.owner.Tenant) {
-		_, known := tb.known[key]
-		tb.mu.Unlock()
-		err := tokenInvalid()
-		if !known {
-			err.Err = ErrNeverMinted
-		}
-		return nil, err
+	if t == nil {
+		return nil, tb.refused(key)
 	}
-	tb.burn(t)
-	tb.mu.Unlock()
-
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	if t.session() != session || mine != nil && !mine(t.owner.Tenant) {
+		return nil, tb.refused(key)
+	}
+	tb.burn(t)
 	if t.state != Minted {
 		return nil, tokenInvalid()
 	}
@@ -170,6 +169,16 @@ func (tb *Table) ClaimOf(token string, session any, mine func(tenant string) boo
 	return t, nil
 }
 
+// refused is the answer to a token that opens nothing; the caller holds the lock.
+func (tb *Table) refused(key tokenKey) error {
+	err := tokenInvalid()
+	if _, known := tb.known[key]; !known {
+		err.Err = ErrNeverMinted
+	}
+	return err
+}
+
+// session is what the token is bound to; the caller holds the lock.
 func (t *Transfer) session() any {
 	if t.owner.Group == nil {
 		return nil
@@ -183,13 +192,17 @@ func tokenInvalid() *sandbox.Error {
 
 func (tb *Table) expire(t *Transfer) {
 	tb.mu.Lock()
-	held := tb.burn(t)
-	tb.mu.Unlock()
-	if held {
-		expired := tokenInvalid()
-		expired.Op = "transfer"
-		t.end(Expired, Outcome{}, expired)
+	t.mu.Lock()
+	if t.state != Minted || time.Until(t.expires) > 0 {
+		t.mu.Unlock() // taken, or given a new one
+		tb.mu.Unlock()
+		return
 	}
+	tb.burn(t)
+	tb.mu.Unlock()
+	expired := tokenInvalid()
+	expired.Op = "transfer"
+	t.finish(Expired, Outcome{}, expired)
 }
 
 // Find returns a live or kept transfer of this tenant and sandbox by its id;
@@ -206,8 +219,11 @@ func (tb *Table) Find(tenant, sandboxName, id string) (*Transfer, error) {
 
 // ended moves a transfer from the live ones to the kept ones.
 func (tb *Table) ended(t *Transfer) {
-	if t.owner.Group != nil {
-		t.owner.Group.remove(t)
+	t.mu.Lock()
+	g := t.owner.Group
+	t.mu.Unlock()
+	if g != nil {
+		g.remove(t)
 	}
 	if tb.cfg.Ended != nil {
 		tb.cfg.Ended(t.report())
@@ -221,7 +237,7 @@ func (tb *Table) ended(t *Transfer) {
 	if len(tn.kept) > tb.cfg.MaxKept {
 		oldest := tn.kept[0]
 		delete(tb.ids, oldest.ID)
-		delete(tb.known, oldest.key)
+		tb.unknow(oldest)
 		if oldest.retain != nil {
 			oldest.retain.Stop() // or its timer would hold it for its whole time
 		}
@@ -238,7 +254,7 @@ func (tb *Table) discard(t *Transfer) {
 	tb.mu.Lock()
 	defer tb.mu.Unlock()
 	delete(tb.ids, t.ID)
-	delete(tb.known, t.key)
+	tb.unknow(t)
 	tn := tb.tenants[t.owner.Tenant]
 	for i, k := range tn.kept {
 		if k == t {

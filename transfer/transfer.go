@@ -70,7 +70,7 @@ type Transfer struct {
 	Direction Direction
 
 	table    *Table
-	owner    Owner
+	owner    Owner          // its group is guarded by mu
 	source   sandbox.Source // read
 	sink     sandbox.Sink   // write
 	digest   bool           // write: the mint asked for one
@@ -78,9 +78,11 @@ type Transfer struct {
 	size     sandbox.Optional[int64]
 	ctx      context.Context // ends when the work shall stop
 	cancel   context.CancelCauseFunc
-	key      tokenKey
+	key      tokenKey   // guarded by the table's lock
+	past     []tokenKey // of tokens before it, the last ones; likewise
 	mintedAt time.Time
 	expiry   *time.Timer // of the token
+	expires  time.Time   // the token; guarded by the table's lock
 	retain   *time.Timer // of the outcome; guarded by the table's lock
 
 	mu        sync.Mutex

@@ -41,7 +41,7 @@ func mutants() []mutant {
 		{"in-place-write", []edit{{"sandbox/local/sink.go", "	t, err := k.s.newTemp(k.dir)", "	t := &temp{s: k.s, dir: k.dir, forget: func() {}}\n	fd, err := openAt(k.dir, k.name, unix.O_CREAT|unix.O_RDWR|unix.O_TRUNC, 0o644)\n	t.file, t.name = os.NewFile(uintptr(fd), \"temp\"), k.name"},
 			{"sandbox/local/sink.go", "	\"io\"\n", "	\"io\"\n	\"os\"\n"}}, suite("TestTCP")},
 		{"token-taken-twice", []edit{
-			{"transfer/table.go", "	tb.burn(t)\n	tb.mu.Unlock()\n\n	t.mu.Lock()", "	tb.mu.Unlock()\n\n	t.mu.Lock()"},
+			{"transfer/table.go", "	tb.burn(t)\n	if t.state", "	if t.state"},
 			{"transfer/table.go", "	if t.state != Minted {", "	if t.state != Minted && t.state != Claimed {"}}, []string{"./transfer"}},
 		{"kill-the-child-only", []edit{
 			{"sandbox/local/proctree/tree.go", "	t.group.kill()\n	t.proc.Kill()", "	t.proc.Kill()"},
@@ -54,7 +54,7 @@ func mutants() []mutant {
 		{"stat-invents-mtime", []edit{{"sandbox/local/meta.go", "		stat.ModTime = sandbox.Some(t)", "		stat.ModTime = sandbox.Some(time.Now())"}}, suite("TestTCP")},
 		{"write-without-parents", []edit{{"sandbox/local/write.go", "	if sandbox.KindOf(err) != sandbox.KindNotFound {", "	if true {"}}, suite("TestTCP")},
 		{"stream-with-parents", []edit{{"sandbox/local/write.go", "	if err != nil && opts.Parents &&", "	if err != nil &&"}}, suite("TestTCP")},
-		{"exec-again-after-reconnect", []edit{{"adapter/calls.go", "	return l.rpc.Exec(ctx, command, opts)", "	res, err := l.rpc.Exec(ctx, command, opts)\n	if sandbox.KindOf(err) == sandbox.KindConnectionLost {\n		if l, lerr := s.link(ctx); lerr == nil {\n			return l.rpc.Exec(ctx, command, opts)\n		}\n	}\n	return res, err"}},
+		{"exec-again-after-reconnect", []edit{{"adapter/keyed.go", "	r, err := send(l, key)\n", "	send(l, uuid.NewString())\n	r, err := send(l, key)\n"}},
 			[]string{"-run", "TestNeverRunsACommandTwice", "./adapter"}},
 	}
 }

@@ -34,6 +34,11 @@ type call struct {
 	held, owed int64
 	// lent gives the content of the answer back to its pool, if it is from one.
 	lent func()
+
+	// errand is set on the one that does the work of a call apart from it, begun
+	// on that of an exec: it is told when the backend has the command.
+	errand *errand
+	begun  func()
 }
 
 // charge takes the budget for what came with the call, if it is free.
@@ -110,7 +115,7 @@ func (cl *call) execute() (m *rpc.Message) {
 		}
 		cl.c.peer.lane.paid(cl)
 	}
-	result, err := cl.do()
+	result, err := cl.outcome()
 	cl.audit(result, err, began)
 	if err != nil {
 		return cl.error(err)
@@ -131,6 +136,17 @@ func (cl *call) execute() (m *rpc.Message) {
 		})
 	}
 	return m
+}
+
+// outcome does the work, or has it done apart from the call.
+func (cl *call) outcome() (rpc.Result, error) {
+	if key := rpc.RequestKey(cl.r.Params); key != "" {
+		return cl.keyed(key)
+	}
+	if cl.r.Method == rpc.MethodExec {
+		return cl.execApart()
+	}
+	return cl.do()
 }
 
 // incident is the answer to a call whose work panicked.

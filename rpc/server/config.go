@@ -11,6 +11,7 @@ import (
 	"github.com/controld/controld/rpc/server/gate"
 	"github.com/controld/controld/sandbox"
 	"github.com/controld/controld/transfer"
+	"github.com/controld/controld/work"
 )
 
 // Host knows tokens and sandboxes.
@@ -47,6 +48,7 @@ type Session struct {
 	// share the channel.
 	Closed <-chan struct{}
 	// Release, where not nil, is called once when the connection is gone.
+	// Calls with a key may use the Backend still.
 	Release func()
 }
 
@@ -65,6 +67,9 @@ type Config struct {
 	Host Host
 	// Transfers holds what is minted. The server does not close it.
 	Transfers *transfer.Table
+	// Keys knows calls by their request keys; with none the capability keys is
+	// not offered. The server does not close it.
+	Keys *work.Keys
 	// Limits bound each connection and tenant, and are told in hello.
 	Limits sandbox.Limits
 	// ServerName is told in hello: "controld/VERSION".
@@ -129,6 +134,7 @@ func (c *Config) fill() {
 	fill(&l.TokenTTL, d.TokenTTL)
 	fill(&l.StallTimeout, d.StallTimeout)
 	fill(&l.KeptOutcomes, d.KeptOutcomes)
+	fill(&l.ReconnectGrace, d.ReconnectGrace)
 	fill(&c.HelloTimeout, 5*time.Second)
 	fill(&c.LingerTime, time.Second)
 	fill(&c.UnreadReplies, 4<<20)

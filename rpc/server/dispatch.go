@@ -9,7 +9,7 @@ import (
 
 // line acts on one line.
 func (c *conn) line(line []byte) step {
-	requests, isBatch, fault := rpc.ParseLine(line, c.s.cfg.Limits.MaxBatch)
+	requests, isBatch, fault := rpc.ParseLine(line, c.s.cfg.Limits.MaxBatch, c.s.cfg.Keys != nil)
 	if fault != nil {
 		c.refuse(fault)
 		return goOn
@@ -141,7 +141,7 @@ func (c *conn) cancelCall(id []byte) {
 	if cl == nil || cl.cancel == nil {
 		return
 	}
-	cl.cancel(context.Canceled)
+	cl.cancel(errAsked)
 	if c.peer.lane.remove(cl) {
 		cl.fail(sandbox.Cancelled(cl.ctx, cl.r.Method, ""))
 		cl.done()

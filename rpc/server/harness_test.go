@@ -30,6 +30,7 @@ type rig struct {
 	released  atomic.Int64
 	releasing func()
 	opening   chan struct{} // where set, Open waits for it
+	extra     []string      // capabilities of the backend
 }
 
 // start starts a server; adjust may change its configuration.
@@ -80,8 +81,10 @@ func (g *rig) Open(ctx context.Context, p rpc.HelloParams, _ server.Visitor) (*s
 	if p.Token != "good" || p.Tenant != "" && p.Tenant != "acme" || p.Sandbox == "forbidden" {
 		return nil, &sandbox.Error{Kind: sandbox.KindUnauthenticated, Message: "wrong token"}
 	}
+	info := fakeInfo()
+	info.Capabilities = append(info.Capabilities, g.extra...)
 	return &server.Session{
-		Tenant: "acme", Sandbox: p.Sandbox, Backend: g.fake, Info: fakeInfo(), Epoch: "e1", Closed: g.epoch,
+		Tenant: "acme", Sandbox: p.Sandbox, Backend: g.fake, Info: info, Epoch: "e1", Closed: g.epoch,
 		Release: func() {
 			if g.releasing != nil {
 				g.releasing()

@@ -31,6 +31,7 @@ func (cl *call) runShell(command string, opts sandbox.ExecOptions) (sandbox.Shel
 	meter := outputMeter{budget: cl.c.peer.budget}
 	defer func() { cl.held += meter.stop() }()
 	opts.Grow = meter.grow
+	cl.begun()
 	return cl.backend().Exec(cl.ctx, command, opts)
 }
 

@@ -10,8 +10,12 @@ import (
 
 func (cl *call) owner(path string) transfer.Owner {
 	s := cl.c.peer.session
-	return transfer.Owner{Tenant: s.Tenant, Sandbox: s.Sandbox, Who: s.Who, Source: cl.c.guest.Source.String(),
-		Group: cl.c.minted(), Path: path}
+	o := transfer.Owner{Tenant: s.Tenant, Sandbox: s.Sandbox, Who: s.Who, Source: cl.c.guest.Source.String(),
+		Path: path, Keyed: cl.errand != nil}
+	if !o.Keyed {
+		o.Group = cl.c.minted()
+	}
+	return o
 }
 
 // ticket is what the client gets of a mint.
@@ -22,6 +26,15 @@ func (cl *call) ticket(t *transfer.Transfer, token string) rpc.Transfer {
 		Endpoints: cl.c.peer.endpoints(),
 		ExpiresIn: cl.c.s.cfg.Transfers.TokenTTL(),
 	}
+}
+
+// handOut is ticket, or leaves that to the calls which wait for this work.
+func (cl *call) handOut(t *transfer.Transfer, token string) rpc.Transfer {
+	if cl.errand != nil {
+		cl.errand.minted = t
+		return rpc.Transfer{}
+	}
+	return cl.ticket(t, token)
 }
 
 // mintRead opens a file and mints the transfer that sends it.
@@ -35,7 +48,7 @@ func (cl *call) mintRead(p *rpc.ReadParams) (rpc.Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &rpc.StreamResult{Transfer: cl.ticket(t, token), ETag: t.Source().ETag()}
+	r := &rpc.StreamResult{Transfer: cl.handOut(t, token), ETag: t.Source().ETag()}
 	r.Size.Value, r.Size.Known = t.Source().Size()
 	r.Length.Value, r.Length.Known = t.Source().Length()
 	return r, nil
@@ -90,7 +103,7 @@ func (cl *call) mintWrite(p *rpc.WriteParams) (rpc.Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &rpc.StreamResult{Transfer: cl.ticket(t, token)}, nil
+	return &rpc.StreamResult{Transfer: cl.handOut(t, token)}, nil
 }
 
 func (cl *call) find(id string) (*transfer.Transfer, error) {

@@ -2,9 +2,11 @@ package server
 
 import (
 	"net"
+	"slices"
 
 	"github.com/controld/controld/rpc"
 	"github.com/controld/controld/sandbox"
+	"github.com/controld/controld/work"
 )
 
 // peer is what limits count as one connection: a connection that said hello,
@@ -17,6 +19,9 @@ type peer struct {
 	lane    lane
 	mux     bool
 	local   net.Addr
+	keys    *work.TenantKeys // nil without the capability
+	// passesKeys tells that the backend knows calls by their keys as well.
+	passesKeys bool
 }
 
 func newPeer(s *Server, session *Session, local net.Addr, mux bool) *peer {
@@ -26,6 +31,14 @@ func newPeer(s *Server, session *Session, local net.Addr, mux bool) *peer {
 	lower(&p.limits.MaxOutputBytes, session.Info.Limits.MaxOutputBytes)
 	p.budget = s.budgets.open(session.Tenant)
 	p.lane.limits = &p.limits
+	p.passesKeys = slices.Contains(session.Info.Capabilities, sandbox.CapKeys)
+	p.limits.KeptKeys = 0
+	if keys := s.cfg.Keys; keys != nil {
+		p.keys = keys.Tenant(session.Tenant)
+		p.limits.KeptKeys = keys.Remembered()
+	} else {
+		p.limits.ReconnectGrace = 0
+	}
 	return p
 }
 
@@ -66,20 +79,27 @@ func (p *peer) greeting() *rpc.HelloResult {
 	if p.session.Epoch != "" {
 		info.Epoch = p.session.Epoch
 	}
-	info.Capabilities = append([]string(nil), info.Capabilities...)
-	for _, own := range append([]string{sandbox.CapBatch, sandbox.CapMux}, p.s.cfg.Capabilities...) {
-		found := false
-		for _, have := range info.Capabilities {
-			found = found || have == own
-		}
-		if !found {
-			info.Capabilities = append(info.Capabilities, own)
-		}
-	}
+	info.Capabilities = p.capabilities()
 	return &rpc.HelloResult{
 		Protocol: rpc.ProtocolVersion,
 		Server:   p.s.cfg.ServerName,
 		Data:     p.s.cfg.DataURLs(p.local),
 		Info:     info,
 	}
+}
+
+// capabilities are the backend's and the server's own; keys are the server's
+// alone.
+func (p *peer) capabilities() []string {
+	own := append([]string{sandbox.CapBatch, sandbox.CapMux}, p.s.cfg.Capabilities...)
+	if p.keys != nil {
+		own = append(own, sandbox.CapKeys)
+	}
+	var all []string
+	for _, c := range p.session.Info.Capabilities {
+		if c != sandbox.CapKeys && !slices.Contains(own, c) {
+			all = append(all, c)
+		}
+	}
+	return append(all, own...)
 }

@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"errors"
+	"hash/maphash"
 	"net"
 	"sync"
 	"time"
@@ -10,6 +11,7 @@ import (
 	"github.com/controld/controld/dataport"
 	"github.com/controld/controld/rpc/server/gate"
 	"github.com/controld/controld/sandbox"
+	"github.com/controld/controld/work"
 )
 
 // ErrServerClosed is what Serve returns after Close.
@@ -22,6 +24,9 @@ type Server struct {
 	epochs   epochs
 	work     workload
 	contents contents
+	seed     maphash.Seed // of the hashes of params
+	tasks    work.Tasks
+	execs    *work.Execs
 
 	mu        sync.Mutex
 	closed    bool
@@ -42,6 +47,8 @@ func New(cfg Config) *Server {
 		controls:  make(map[*conn]struct{}),
 	}
 	s.budgets.most = cfg.Limits.MaxBufferedInflightBytes
+	s.seed = maphash.MakeSeed()
+	s.execs = work.NewExecs(work.ExecsConfig{})
 	return s
 }
 
@@ -197,6 +204,7 @@ func (s *Server) Close() error {
 		dataport.Bare(nc).Close() // TLS might wait to say goodbye
 	}
 	s.mu.Unlock()
+	s.tasks.Close(ErrServerClosed)
 	s.all.Wait()
 	s.epochs.wait()
 	return nil

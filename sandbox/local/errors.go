@@ -39,3 +39,11 @@ func failKind(kind sandbox.Kind, op, path, message string) error {
 func tooLarge(op, path string, limit int64) error {
 	return &sandbox.Error{Kind: sandbox.KindTooLarge, Op: op, Path: path, Limit: sandbox.Some(limit)}
 }
+
+// keyless refuses request keys: they are for calls whose way can break.
+func keyless(op, path, key string) error {
+	if key == "" {
+		return nil
+	}
+	return failKind(sandbox.KindUnsupported, op, path, "there are no request keys here")
+}

@@ -30,6 +30,9 @@ const (
 // Exec implements sandbox.API.
 func (s *Sandbox) Exec(ctx context.Context, command string, opts sandbox.ExecOptions) (sandbox.ShellResult, error) {
 	none := sandbox.ShellResult{}
+	if err := keyless("exec", "", opts.RequestKey); err != nil {
+		return none, err
+	}
 	plan, err := s.planExec(command, opts)
 	if err != nil {
 		return none, err

@@ -212,6 +212,7 @@ func withDefaults(l sandbox.Limits) sandbox.Limits {
 	or(&l.TokenTTL, d.TokenTTL)
 	or(&l.StallTimeout, d.StallTimeout)
 	or(&l.KeptOutcomes, d.KeptOutcomes)
+	or(&l.ReconnectGrace, d.ReconnectGrace)
 	return l
 }
 

@@ -119,6 +119,9 @@ func (s *Sandbox) Exists(ctx context.Context, path string, opts sandbox.ExistsOp
 
 // Mkdir implements sandbox.API.
 func (s *Sandbox) Mkdir(ctx context.Context, path string, opts sandbox.MkdirOptions) error {
+	if err := keyless("mkdir", path, opts.RequestKey); err != nil {
+		return err
+	}
 	place, err := s.locate(ctx, "mkdir", opts.Scope, path)
 	if err != nil {
 		return err

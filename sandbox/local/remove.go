@@ -17,6 +17,9 @@ const opRm = "rm"
 
 // Rm implements sandbox.API.
 func (s *Sandbox) Rm(ctx context.Context, path string, opts sandbox.RmOptions) error {
+	if err := keyless(opRm, path, opts.RequestKey); err != nil {
+		return err
+	}
 	place, err := s.locate(ctx, opRm, opts.Scope, path)
 	if err == nil {
 		defer place.Close()

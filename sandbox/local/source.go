@@ -23,6 +23,9 @@ func (s *Sandbox) ReadFileStream(ctx context.Context, path string, opts sandbox.
 
 // OpenRead implements sandbox.Backend.
 func (s *Sandbox) OpenRead(ctx context.Context, path string, opts sandbox.ReadOptions) (sandbox.Source, error) {
+	if err := keyless(opReadStream, path, opts.RequestKey); err != nil {
+		return nil, err
+	}
 	f, v, err := s.openFile(ctx, opReadStream, path, opts)
 	if err != nil {
 		return nil, err

@@ -21,6 +21,9 @@ const (
 
 // WriteFile implements sandbox.API.
 func (s *Sandbox) WriteFile(ctx context.Context, path string, content []byte, opts sandbox.WriteOptions) (sandbox.WriteInfo, error) {
+	if err := keyless("write_file", path, opts.RequestKey); err != nil {
+		return sandbox.WriteInfo{}, err
+	}
 	opts.Size, opts.Digest, opts.Parents = sandbox.Optional[int64]{}, false, false
 	info, err := s.writeOnce(ctx, path, content, opts)
 	if sandbox.KindOf(err) != sandbox.KindNotFound {
@@ -67,6 +70,9 @@ func (s *Sandbox) WriteFileStream(ctx context.Context, path string, r io.Reader,
 
 // OpenWrite implements sandbox.Backend.
 func (s *Sandbox) OpenWrite(ctx context.Context, path string, opts sandbox.WriteOptions) (sandbox.Sink, error) {
+	if err := keyless(opWriteStream, path, opts.RequestKey); err != nil {
+		return nil, err
+	}
 	k, err := s.openSink(ctx, opWriteStream, path, opts)
 	if err != nil && opts.Parents && sandbox.KindOf(err) == sandbox.KindNotFound {
 		if err := s.makeParents(ctx, opWriteStream, path, opts.Scope); err != nil {

@@ -14,6 +14,7 @@ import (
 	"github.com/controld/controld/sandbox"
 	"github.com/controld/controld/sandbox/local"
 	"github.com/controld/controld/sandbox/sandboxtest"
+	"github.com/controld/controld/work"
 )
 
 // oneSandbox is a server.Host that lets everybody in to one backend.
@@ -38,6 +39,17 @@ func newLocal(t *testing.T) sandbox.Backend {
 	return b
 }
 
+// newKeys is a server's memory of keys.
+func newKeys(t *testing.T) *work.Keys {
+	t.Helper()
+	keys, err := work.NewKeys(work.KeysConfig{Dir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(keys.Close)
+	return keys
+}
+
 // serve serves b on url and returns the adapter that sees it there.
 func serve(t *testing.T, b sandbox.Backend, url string, mux bool) sandbox.Backend {
 	t.Helper()
@@ -52,7 +64,7 @@ func serve(t *testing.T, b sandbox.Backend, url string, mux bool) sandbox.Backen
 	if addr, ok := ln.Addr().(*net.TCPAddr); ok {
 		e.Port = uint32(addr.Port)
 	}
-	srv := server.New(server.Config{Host: oneSandbox{b}, DataURLs: func(net.Addr) []string { return []string{e.String()} }})
+	srv := server.New(server.Config{Host: oneSandbox{b}, Keys: newKeys(t), DataURLs: func(net.Addr) []string { return []string{e.String()} }})
 	var serving sync.WaitGroup
 	serving.Go(func() { srv.Serve(context.Background(), ln, server.Control|server.Data) })
 	a, err := adapter.New(adapter.Options{Control: e.String(), Token: "x", Mux: mux})
@@ -67,7 +79,8 @@ func serve(t *testing.T, b sandbox.Backend, url string, mux bool) sandbox.Backen
 	return a
 }
 
-// servePipe serves b over pipes in memory, one a connection.
+// servePipe serves b over pipes in memory, one a connection, by a server that
+// knows no keys.
 func servePipe(t *testing.T, b sandbox.Backend) sandbox.Backend {
 	t.Helper()
 	srv := server.New(server.Config{Host: oneSandbox{b}, DataURLs: func(net.Addr) []string { return []string{"unix:///pipe"} }})

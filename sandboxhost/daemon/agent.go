@@ -14,6 +14,7 @@ import (
 	"github.com/controld/controld/sandbox"
 	"github.com/controld/controld/sandbox/local"
 	"github.com/controld/controld/sandboxhost"
+	"github.com/controld/controld/work"
 )
 
 // Agent is the server inside a sandbox: both planes on one address, one
@@ -51,12 +52,18 @@ func (a Agent) Run(ctx context.Context) error {
 		return err
 	}
 	defer sb.Close()
+	keys, err := work.NewKeys(work.KeysConfig{}) // they end with the sandbox
+	if err != nil {
+		return err
+	}
+	defer keys.Close()
 	ln, at, err := listenOn(a.Listen, dataport.ListenOptions{})
 	if err != nil {
 		return err
 	}
 	srv := server.New(server.Config{
 		Host:       agentHost{sb, sandboxhost.SecretGrants(a.SecretSHA256, sandboxhost.Grant{Tenant: agentTenant, Sandbox: sandboxhost.AnySandbox})},
+		Keys:       keys,
 		ServerName: "controld-agent/" + a.Version,
 		DataURLs:   func(net.Addr) []string { return advertised([]string{at.String()}) },
 	})

@@ -120,7 +120,7 @@ func (c Config) checkNetworks() error {
 func (c Config) checkNumbers() error {
 	for key, d := range map[string]time.Duration{
 		"drain-timeout": c.DrainTimeout, "stall-timeout": c.StallTimeout, "write-timeout": c.WriteTimeout,
-		"token-ttl": c.TokenTTL, "kept-outcomes": c.KeptOutcomes,
+		"token-ttl": c.TokenTTL, "kept-outcomes": c.KeptOutcomes, "reconnect-grace": c.ReconnectGrace,
 		"failure-window": c.FailureWindow, "failure-wait": c.FailureWait,
 	} {
 		if d <= 0 {
@@ -130,6 +130,7 @@ func (c Config) checkNumbers() error {
 	for key, n := range map[string]int64{
 		"max-connections": int64(c.MaxConnections), "max-calls": int64(c.MaxCalls), "max-execs": int64(c.MaxExecs),
 		"max-transfers": int64(c.MaxTransfers), "max-tokens": int64(c.MaxTokens),
+		"max-request-keys":  int64(c.MaxRequestKeys),
 		"max-message-bytes": c.MaxMessageBytes, "max-inflight": int64(c.MaxInflight), "max-queued": int64(c.MaxQueued),
 		"max-waiting-transfers": int64(c.MaxWaitingTransfers), "max-batch": int64(c.MaxBatch),
 		"max-buffered-bytes": c.MaxBufferedBytes, "max-output-bytes": c.MaxOutputBytes,

@@ -64,6 +64,9 @@ type Config struct {
 	WriteTimeout time.Duration `koanf:"write-timeout"`
 	TokenTTL     time.Duration `koanf:"token-ttl"`
 	KeptOutcomes time.Duration `koanf:"kept-outcomes"`
+	// ReconnectGrace is how long a call with a key goes on when nobody waits
+	// for it.
+	ReconnectGrace time.Duration `koanf:"reconnect-grace"`
 
 	// MaxUnauthenticated bounds the connections that have not authenticated,
 	// MaxUnauthenticatedEach those of one source; 0 is no bound.
@@ -83,6 +86,7 @@ type Config struct {
 	MaxExecs                 int   `koanf:"max-execs"`
 	MaxTransfers             int   `koanf:"max-transfers"`
 	MaxTokens                int   `koanf:"max-tokens"`
+	MaxRequestKeys           int   `koanf:"max-request-keys"`
 	MaxMessageBytes          int64 `koanf:"max-message-bytes"`
 	MaxInflight              int   `koanf:"max-inflight"`
 	MaxQueued                int   `koanf:"max-queued"`
@@ -120,6 +124,8 @@ func Default() Config {
 		TokenTTL:     l.TokenTTL,
 		KeptOutcomes: l.KeptOutcomes,
 
+		ReconnectGrace: l.ReconnectGrace,
+
 		MaxUnauthenticated:     8192,
 		MaxUnauthenticatedEach: 2048,
 		MaxFailedHellos:        1000,
@@ -133,6 +139,7 @@ func Default() Config {
 		MaxExecs:                 512,
 		MaxTransfers:             1024,
 		MaxTokens:                1024,
+		MaxRequestKeys:           1 << 20,
 		MaxMessageBytes:          l.MaxMessageBytes,
 		MaxInflight:              l.MaxInflight,
 		MaxQueued:                l.MaxQueued,
@@ -169,6 +176,7 @@ func (c Config) Limits() sandbox.Limits {
 	l.MaxBufferedInflightBytes = c.MaxBufferedInflightBytes
 	l.WriteTimeout, l.TokenTTL = c.WriteTimeout, c.TokenTTL
 	l.StallTimeout, l.KeptOutcomes = c.StallTimeout, c.KeptOutcomes
+	l.ReconnectGrace = c.ReconnectGrace
 	return l
 }
 

@@ -26,6 +26,7 @@ import (
 	"github.com/controld/controld/sandbox/local"
 	"github.com/controld/controld/sandboxhost"
 	"github.com/controld/controld/transfer"
+	"github.com/controld/controld/work"
 )
 
 // Options are what a daemon is given beside its configuration.
@@ -66,6 +67,7 @@ type Daemon struct {
 	lock      *os.File
 	host      *sandboxhost.Host
 	transfers *transfer.Table
+	keys      *work.Keys
 	server    *server.Server
 	dataURLs  []string
 	draining  atomic.Bool
@@ -158,6 +160,15 @@ func (d *Daemon) open() error {
 		d.lock.Close()
 		return err
 	}
+	d.keys, err = work.NewKeys(work.KeysConfig{Dir: filepath.Join(d.cfg.StateDir, "keys"), MaxRemembered: d.cfg.MaxRequestKeys})
+	if err != nil {
+		if d.audit != nil {
+			d.audit.close()
+		}
+		d.host.Close()
+		d.lock.Close()
+		return fmt.Errorf("state-dir: %w", err)
+	}
 	d.log.Warn().Str("driver", d.cfg.Driver).Msg("this driver is no isolation: commands run as this user on this machine")
 	d.serveBy()
 	return nil
@@ -173,7 +184,7 @@ func (d *Daemon) serveBy() {
 	d.transfers = transfer.NewTable(transfers)
 	d.gate = gate.New(d.cfg.gateLimits())
 	d.server = server.New(server.Config{
-		Host: d.host, Transfers: d.transfers, Limits: d.cfg.Limits(), ServerName: "controld/" + d.opts.Version,
+		Host: d.host, Transfers: d.transfers, Keys: d.keys, Limits: d.cfg.Limits(), ServerName: "controld/" + d.opts.Version,
 		DataURLs: func(net.Addr) []string { return d.dataURLs },
 		Gate:     d.gate, Capabilities: d.capabilities(),
 		CertificateLogin: d.cfg.TLSClientLogin, CertificateTenant: sandboxhost.CertificateTenant,
@@ -231,6 +242,7 @@ func (d *Daemon) close() {
 	d.transfers.Close(gone)
 	d.server.Close()
 	d.serving.Wait()
+	d.keys.Close()
 	if err := d.host.Close(); err != nil {
 		d.log.Warn().Err(err).Msg("stopping sandboxes")
 	}

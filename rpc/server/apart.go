@@ -1,0 +1,214 @@
+package server
+
+import (
+	"context"
+	"errors"
+
+	"github.com/controld/controld/rpc"
+	"github.com/controld/controld/sandbox"
+	"github.com/controld/controld/transfer"
+	"github.com/controld/controld/work"
+)
+
+// errand is the work of a call that is done apart from it, with a context of its
+// own. Calls wait for it.
+type errand struct {
+	*work.Task
+	// What came of it. They stand when the task is done.
+	result rpc.Result
+	err    error
+	held   int64              // of the tenant's budget, for the first call to take over
+	minted *transfer.Transfer // to be handed out by each call that waited
+
+	doer  *call // does the work
+	after func(*errand)
+}
+
+// errAsked is the cause of the cancel of a call that the client asked for.
+var errAsked = askedError{}
+
+type askedError struct{}
+
+func (askedError) Error() string { return "cancelled by the client" }
+
+func (askedError) Is(target error) bool { return target == context.Canceled }
+
+// newErrand takes the work of a call off it; after, which may be nil, runs behind
+// it.
+func (cl *call) newErrand(terms work.Terms, after func(*errand)) *errand {
+	d := &errand{Task: cl.c.s.tasks.New(terms), err: unavailable(sandbox.ReasonDraining, sandbox.OutcomeNone), after: after}
+	d.doer = &call{c: cl.c, r: cl.r, held: cl.held, errand: d, begun: func() {}}
+	cl.held = 0
+	return d
+}
+
+// start has an exec run on a goroutine of its own and does anything else here.
+func (d *errand) start() {
+	s, session := d.doer.c.s, d.doer.c.peer.session
+	select {
+	case <-d.Done():
+		return // the server is closed
+	default:
+	}
+	s.work.add(1)
+	s.budgets.open(session.Tenant)
+	if d.doer.r.Method != rpc.MethodExec {
+		d.Run(d.do)
+		return
+	}
+	owner := work.Owner{Tenant: session.Tenant, Sandbox: session.Sandbox}
+	s.execs.Start(owner, d.Task, func(ctx context.Context, begun func()) (sandbox.ShellResult, error) {
+		d.doer.begun = begun
+		d.do(ctx)
+		if r, ok := d.result.(*rpc.ExecResult); ok {
+			return r.Shell, d.err
+		}
+		return sandbox.ShellResult{}, d.err
+	})
+}
+
+// do does the work. It may outlive the tenant's connections.
+func (d *errand) do(ctx context.Context) {
+	s, tenant := d.doer.c.s, d.doer.c.peer.session.Tenant
+	d.doer.ctx = ctx
+	d.result, d.err = d.doer.perform()
+	d.held = d.doer.held
+	if d.after != nil {
+		d.after(d)
+	}
+	d.doer, d.after = nil, nil // what is kept shall not hold them
+	s.budgets.close(tenant)
+	s.work.add(-1)
+}
+
+// perform does the work; a panic is an error like any other.
+func (cl *call) perform() (result rpc.Result, err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			result, err = nil, cl.c.s.incident("panic in a call", cl.r.Method, v)
+		}
+	}()
+	return cl.do()
+}
+
+// execApart is an exec without a key: a cancel and the end of the connection
+// end it, and it is waited for.
+func (cl *call) execApart() (rpc.Result, error) {
+	d := cl.newErrand(work.Terms{}, nil)
+	d.start()
+	select {
+	case <-d.Done():
+	case <-cl.ctx.Done():
+		d.Cancel(context.Cause(cl.ctx))
+		<-d.Done()
+	}
+	cl.held += d.held
+	return d.result, d.err
+}
+
+// keyed is a call with a request key: the first with it, or once more.
+func (cl *call) keyed(key string) (rpc.Result, error) {
+	p := cl.c.peer
+	params := rpc.HashParams(cl.c.s.seed, cl.r.Method, cl.r.Params)
+	c, first, err := p.keys.Begin(p.session.Sandbox, key, params, func(c *work.Call) any { return cl.newKeyed(c) })
+	if err != nil {
+		return nil, err
+	}
+	d := c.Work.(*errand)
+	switch {
+	case !first:
+		d.Join()
+		cl.giveBack(0)
+	case cl.r.Method == rpc.MethodExec:
+		d.start()
+	default:
+		// What is short is not worth another goroutine: a lost connection
+		// waits for its end instead.
+		stop := context.AfterFunc(cl.ctx, func() { cl.quit(d) })
+		d.start()
+		if stop() {
+			d.Leave()
+		}
+		return cl.share(d)
+	}
+	if err := cl.attend(d); err != nil {
+		return nil, err
+	}
+	return cl.share(d)
+}
+
+// newKeyed is the work of a call with a key, which knows its answer afterwards.
+func (cl *call) newKeyed(c *work.Call) *errand {
+	peer := cl.c.peer
+	terms := work.Terms{Grace: cl.c.s.cfg.Limits.ReconnectGrace}
+	if p, ok := cl.r.Params.(*rpc.ExecParams); ok {
+		terms.Detach = p.Options.Detach
+	}
+	if !peer.passesKeys {
+		rpc.DropRequestKey(cl.r.Params)
+	}
+	return cl.newErrand(terms, func(d *errand) {
+		c.Done(answerSize(d))
+		peer.budget.give(d.held) // it is charged as a kept answer now
+	})
+}
+
+// attend waits for the end of the work.
+func (cl *call) attend(d *errand) error {
+	select {
+	case <-d.Done():
+		d.Leave()
+		return nil
+	case <-cl.ctx.Done():
+	}
+	if cl.quit(d) {
+		<-d.Done()
+		return nil
+	}
+	return unavailable(sandbox.ReasonLinkLost, sandbox.OutcomeUnknown)
+}
+
+// quit ends the waiting of a call whose context has ended. A cancel that the
+// client asked for ends the work, for all that wait for it.
+func (cl *call) quit(d *errand) (asked bool) {
+	if asked = errors.Is(context.Cause(cl.ctx), errAsked); asked {
+		d.Cancel(errAsked)
+	}
+	d.Leave()
+	return asked
+}
+
+// share makes this call's answer of what came of the work.
+func (cl *call) share(d *errand) (rpc.Result, error) {
+	switch r := d.result.(type) {
+	case *rpc.StreamResult:
+		if d.minted == nil {
+			break
+		}
+		token, err := cl.c.s.cfg.Transfers.Renew(d.minted, cl.c.minted())
+		if err != nil {
+			return nil, err
+		}
+		own := *r
+		own.Transfer = cl.ticket(d.minted, token)
+		return &own, nil
+	case *rpc.ExecResult:
+		if err := cl.take(int64(len(r.Shell.Stdout) + len(r.Shell.Stderr))); err != nil {
+			return nil, err
+		}
+	}
+	return d.result, d.err
+}
+
+// answerSize is about what a kept answer takes.
+func answerSize(d *errand) int64 {
+	const rest = 512
+	var e *sandbox.Error
+	switch r, ok := d.result.(*rpc.ExecResult); {
+	case ok:
+		return rest + int64(len(r.Shell.Stdout)+len(r.Shell.Stderr))
+	case errors.As(d.err, &e):
+		return rest + int64(len(e.Path)+len(e.Message))
+	}
+	return rest
+}
