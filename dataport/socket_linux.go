@@ -58,6 +58,9 @@ func peekNow(conn net.Conn) (waits, known bool) {
 // which dead peers must be noticed. TCP_USER_TIMEOUT would do that as well,
 // but it also kills a peer that lives and merely does not read (a zero
 // window), which may take the whole stall time.
+//
+// That needs more than one probe without an answer: a peer that does not read
+// is asked ever more seldom, and the answer to the last one may be on its way.
 func peerDead(conn net.Conn) (dead bool) {
 	if _, ok := conn.(*net.TCPConn); !ok {
 		return false
@@ -68,7 +71,7 @@ func peerDead(conn net.Conn) (dead bool) {
 			return
 		}
 		silent := int64(info.Last_ack_recv) >= (deadPeerTimeout - maxTick).Milliseconds()
-		dead = silent && (info.Unacked > 0 && info.Retransmits > 0 || info.Probes > 4)
+		dead = silent && (info.Unacked > 0 && info.Retransmits > 0 || info.Probes > 2)
 	})
 	return dead
 }

@@ -122,7 +122,7 @@ func TestTLSSendWaitsForASlowPeer(t *testing.T) {
 	}
 	done := make(chan error, 1)
 	go func() {
-		n, err := dataport.NewPump(dataport.PumpOptions{Stall: 8*time.Second}).Send("", far, &src, sandbox.Some(int64(size)), ended)
+		n, err := dataport.NewPump(dataport.PumpOptions{Stall: 8 * time.Second}).Send("", far, &src, sandbox.Some(int64(size)), ended)
 		if err == nil && n != size {
 			err = fmt.Errorf("sent %d", n)
 		}

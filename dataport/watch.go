@@ -44,6 +44,15 @@ func (w *watch) after(conn net.Conn, n int64, err error) error {
 	return nil
 }
 
+// PeerDead tells whether the peer of a connection, of TLS or not, has left what
+// was sent to it without an acknowledgement for so long that it is taken for
+// dead. Ask every [PeerDeadTick]; then it is told within 45 s. Where the
+// transport does not tell it is false.
+func PeerDead(conn net.Conn) bool { return peerDead(Bare(conn)) }
+
+// PeerDeadTick is how often [PeerDead] has to be asked.
+const PeerDeadTick = maxTick
+
 func isTimeout(err error) bool {
 	var ne net.Error
 	return errors.Is(err, os.ErrDeadlineExceeded) || errors.As(err, &ne) && ne.Timeout()

@@ -34,6 +34,8 @@ type Server struct {
 	listeners map[net.Listener]struct{}
 	conns     map[net.Conn]struct{}
 	controls  map[*conn]struct{}
+	watched   bool           // somebody looks after them
+	quit      chan struct{}  // closed by Close
 	all       sync.WaitGroup // every ServeConn
 }
 
@@ -45,6 +47,7 @@ func New(cfg Config) *Server {
 		listeners: make(map[net.Listener]struct{}),
 		conns:     make(map[net.Conn]struct{}),
 		controls:  make(map[*conn]struct{}),
+		quit:      make(chan struct{}),
 	}
 	s.budgets.most = cfg.Limits.MaxBufferedInflightBytes
 	s.seed = maphash.MakeSeed()
@@ -58,7 +61,7 @@ func New(cfg Config) *Server {
 // the connections; Close does.
 func (s *Server) Serve(ctx context.Context, ln net.Listener, planes Planes) error {
 	defer ln.Close()
-	if !s.track(func() { s.listeners[ln] = struct{}{} }) {
+	if !s.track(func() { s.listeners[ln] = struct{}{}; s.watch() }) {
 		return ErrServerClosed
 	}
 	defer s.untrack(func() { delete(s.listeners, ln) })
@@ -196,7 +199,10 @@ func (s *Server) endAll(err *sandbox.Error) {
 // until nothing is left. It may be called twice.
 func (s *Server) Close() error {
 	s.mu.Lock()
-	s.closed = true
+	if !s.closed {
+		s.closed = true
+		close(s.quit)
+	}
 	for ln := range s.listeners {
 		ln.Close()
 	}

@@ -32,7 +32,7 @@ func deadPeer(ctx context.Context, _ []string) error {
 		fmt.Sprint(client.Process.Pid)); err != nil {
 		return err
 	}
-	d, err := serveOn(ctx, "10.0.0.1", func(c *daemon.Config) { c.Insecure = true })
+	d, err := serveOn(ctx, "10.0.0.1", func(c *daemon.Config) { c.Insecure, c.ReconnectGrace = true, time.Second })
 	if err != nil {
 		return err
 	}
