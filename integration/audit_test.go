@@ -140,6 +140,7 @@ func TestAuditIsReopened(t *testing.T) {
 		}
 	}
 	stat()
+	await(t, "both lines", func() bool { lines, _ := audited(t, path); return len(lines) == 2 })
 	if err := os.Rename(path, path+".1"); err != nil {
 		t.Fatal(err)
 	}
