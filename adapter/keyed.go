@@ -41,6 +41,16 @@ func keyed[T any](ctx context.Context, s *Sandbox, op, path, key string, send fu
 	return r, err
 }
 
+// plain sends a call that needs no key, once.
+func plain[T any](ctx context.Context, s *Sandbox, op, path, _ string, send func(*link, string) (T, error)) (T, error) {
+	l, err := s.link(ctx)
+	if err != nil {
+		var none T
+		return none, at(err, op, path)
+	}
+	return send(l, "")
+}
+
 func (l *link) hasKeys() bool {
 	return slices.Contains(l.hello.Info.Capabilities, sandbox.CapKeys)
 }

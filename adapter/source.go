@@ -71,7 +71,11 @@ func (s *Sandbox) OpenRead(ctx context.Context, path string, opts sandbox.ReadOp
 	}
 	var l *link
 	var a ahead
-	r, err := keyed(ctx, s, rpc.MethodReadFileStream, path, opts.RequestKey, func(by *link, key string) (rpc.StreamResult, error) {
+	send := keyed[rpc.StreamResult]
+	if opts.RequestKey == "" { // a read that is minted twice does no harm, and a key costs time
+		send = plain
+	}
+	r, err := send(ctx, s, rpc.MethodReadFileStream, path, opts.RequestKey, func(by *link, key string) (rpc.StreamResult, error) {
 		l, opts.RequestKey = by, key
 		r, err := l.rpc.ReadFileStreamAside(ctx, path, opts, func(ctx context.Context) { a = s.dialAhead(ctx, by) })
 		if err != nil {
