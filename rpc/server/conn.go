@@ -81,6 +81,17 @@ func (c *conn) serve(ctx context.Context, deadline time.Time) {
 	}
 }
 
+// onItsOwnStack acts on a line. Hello needs a deep stack, which an idle
+// connection would keep: it has one of its own.
+func (c *conn) onItsOwnStack(stranger bool, line []byte) (next step) {
+	if !stranger {
+		return c.safeLine(line)
+	}
+	done := make(chan step)
+	go func() { done <- c.safeLine(line) }()
+	return <-done
+}
+
 // safeLine ends the connection when a line makes the server panic.
 func (c *conn) safeLine(line []byte) (next step) {
 	defer func() {
@@ -107,7 +118,7 @@ func (c *conn) read(leave *func()) (step, error) {
 			return goOn, err
 		}
 		stranger := c.peer == nil
-		next := c.safeLine(line)
+		next := c.onItsOwnStack(stranger, line)
 		if stranger && c.peer != nil {
 			*leave = c.s.epochs.join(c.peer.session.Closed, c.epochEnded)
 		}

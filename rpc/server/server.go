@@ -120,33 +120,53 @@ func (s *Server) ServeConn(ctx context.Context, nc net.Conn, planes Planes) {
 }
 
 func (s *Server) visit(ctx context.Context, nc net.Conn, planes Planes, g *guest) {
-	defer g.place.Leave()
-	added := s.track(func() {
-		s.conns[nc] = struct{}{}
-		s.all.Add(1)
-	})
-	if !added {
+	if !s.arrive(nc) {
+		g.place.Leave()
 		nc.Close()
 		return
 	}
-	defer s.all.Done()
-	defer s.untrack(func() { delete(s.conns, nc) })
-	bare := dataport.Bare(nc)
-	defer context.AfterFunc(ctx, func() { bare.Close() })()
+	defer s.depart(nc, g, context.AfterFunc(ctx, func() { dataport.Bare(nc).Close() }))
+	// This frame lies on the stack of every idle connection: what is needed to
+	// let it in lies on another, which is gone by then.
 	deadline := time.Now().Add(s.cfg.HelloTimeout)
-	if !s.shakeHands(nc, g, deadline) {
-		return
+	if c := s.letIn(ctx, nc, planes, g, deadline); c != nil {
+		c.serve(ctx, deadline)
 	}
+}
+
+// arrive counts a connection in, unless the server is closed.
+func (s *Server) arrive(nc net.Conn) bool {
+	return s.track(func() {
+		s.conns[nc] = struct{}{}
+		s.all.Add(1)
+	})
+}
+
+func (s *Server) depart(nc net.Conn, g *guest, stop func() bool) {
+	stop()
+	s.untrack(func() { delete(s.conns, nc) })
+	s.all.Done()
+	g.place.Leave()
+}
+
+// letIn finds out what a connection is for. It serves one of the data plane
+// itself; one of the control plane is returned to be served.
+func (s *Server) letIn(ctx context.Context, nc net.Conn, planes Planes, g *guest, deadline time.Time) *conn {
+	if !s.shakeHands(nc, g, deadline) {
+		return nil
+	}
+	bare := dataport.Bare(nc)
 	nc, plane := sniff(nc, planes, deadline)
 	switch {
 	case plane == Control:
 		tune(bare)
-		newConn(s, nc, nil, g).serve(ctx, deadline)
+		return newConn(s, nc, nil, g)
 	case plane == Data && (planes == Data || s.cfg.Gate.Wait(gate.Token, g.Source) == 0):
 		s.serveData(ctx, nc, nil, g)
 	default:
 		nc.Close()
 	}
+	return nil
 }
 
 // serveData hands a data connection to the pumps.
