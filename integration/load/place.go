@@ -39,6 +39,7 @@ type bench struct {
 	temp    string // a directory on the disk
 	source  string // a sparse file of size bytes on tmpfs
 	secret  string
+	rival   string  // another tenant's secret
 	trial   string  // what runs now
 	calling *client // of the small calls
 
@@ -85,12 +86,14 @@ func (b *bench) prepare(ctx context.Context) (err error) {
 		return err
 	}
 	b.source, b.binary = filepath.Join(b.shm, "source"), filepath.Join(b.temp, "controld")
-	var line string
-	if b.secret, line, err = sandboxhost.NewSecret(sandboxhost.Grant{Tenant: "load", Sandbox: sandboxhost.AnySandbox}); err != nil {
-		return err
-	}
-	if err = sandboxhost.AppendToken(filepath.Join(b.temp, "tokens"), line); err != nil {
-		return err
+	for tenant, secret := range map[string]*string{"load": &b.secret, "rival": &b.rival} {
+		var line string
+		if *secret, line, err = sandboxhost.NewSecret(sandboxhost.Grant{Tenant: tenant, Sandbox: sandboxhost.AnySandbox}); err != nil {
+			return err
+		}
+		if err = sandboxhost.AppendToken(filepath.Join(b.temp, "tokens"), line); err != nil {
+			return err
+		}
 	}
 	return b.build(ctx)
 }

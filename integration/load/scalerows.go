@@ -171,5 +171,5 @@ func (b *bench) mixedLoad() group {
 
 // groups are all of them, in the order they run.
 func (b *bench) groups() []group {
-	return []group{b.calls(), b.buffered(), b.execs(), b.idle(), b.memory(), b.dockerExecs(), b.bulk(), b.recv(), b.durable(), b.mixedLoad()}
+	return []group{b.calls(), b.buffered(), b.execs(), b.idle(), b.fairness(), b.memory(), b.dockerExecs(), b.bulk(), b.recv(), b.durable(), b.mixedLoad()}
 }

@@ -28,7 +28,7 @@ const (
 
 // Request is one thing to do.
 type Request struct {
-	// Op is "down", "up", "recv", "call", "many", "mixed", "idle", or one of
+	// Op is "down", "up", "recv", "call", "many", "flow", "mixed", "idle", or one of
 	// DownCopy and its like.
 	Op string
 	// Stack names the program under test, Addr where it listens.
@@ -43,7 +43,7 @@ type Request struct {
 	Call     string
 	InFlight int
 	For      time.Duration
-	// Count is how many transfers (many, mixed) or connections (idle).
+	// Count is how many transfers (many, flow, mixed) or connections (idle).
 	Count int
 	// Rate is the pace of a slowed transfer in bytes a second; 0: none.
 	Rate int64
@@ -59,6 +59,7 @@ type Reply struct {
 	Took   time.Duration
 	Bytes  int64
 	P50    time.Duration
+	P99    time.Duration
 	PerSec float64
 	Jain   float64
 	Lost   int64 // bytes that did not arrive, or arrived wrong
@@ -110,6 +111,8 @@ func (w *worker) do(req Request) (Reply, error) {
 		return w.calls(ctx, req)
 	case "many":
 		return w.many(ctx, req)
+	case "flow":
+		return w.flow(ctx, req)
 	case "mixed":
 		return w.mixed(ctx, req)
 	case "idle":
