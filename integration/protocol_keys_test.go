@@ -186,6 +186,59 @@ func TestWireKeysUnused(t *testing.T) {
 	}
 }
 
+// TestWireKeysOfRefusedCalls: P14.4. What a tenant's limit refuses may come
+// again with its key, here and over a restart.
+func TestWireKeysOfRefusedCalls(t *testing.T) {
+	d := startWire(t, func(c *daemon.Config) { c.MaxExecs, c.MaxTokens = 1, 1 })
+	c, other := d.login(), d.login()
+	params, mint := withKey(obj{"command": "echo run >> log"}), withKey(obj{"path": "f"})
+	late := withKey(obj{"command": "echo late >> log"})
+	block := c.send("exec", obj{"command": "echo > begun; sleep 300"})
+	await(t, "the command", func() bool { _, err := os.Stat(d.path("begun")); return err == nil })
+	other.call("exec", params).exhausted(t, 1)
+	other.call("exec", late).exhausted(t, 1)
+	waiting := other.mintWrite("g")
+	other.call("write_file_stream", mint).exhausted(t, 1)
+	c.cancel(block)
+	c.wait(block).want(t, -32800, "cancelled")
+	other.ok("transfer_abort", obj{"id": waiting.id})
+	await(t, "the place of the command", func() bool { return other.call("exec", params).Error == nil })
+	other.ok("write_file_stream", mint)
+	d.stop()
+	next := runWire(t, d.cfg)
+	next.login().ok("exec", late)
+	next.login().fails("exec", params, -32603, "outcome_unknown")
+	if got := next.get("log"); got != "run\nlate\n" {
+		t.Errorf("ran %q", got)
+	}
+}
+
+// TestWireKeysInADrain: P12.2. A call that runs, or has been answered, is no
+// new work when it comes again.
+func TestWireKeysInADrain(t *testing.T) {
+	d := startWire(t, nil)
+	c, again := d.login(), d.login()
+	made, running := withKey(obj{"path": "dir"}), withKey(obj{"command": "echo > begun; read x < go; echo done"})
+	c.ok("mkdir", made)
+	c.ok("exec", obj{"command": "mkfifo go"})
+	first := c.send("exec", running)
+	await(t, "the command", func() bool { _, err := os.Stat(d.path("begun")); return err == nil })
+	close(d.drain)
+	await(t, "the drain", func() bool { return again.call("mkdir", obj{"path": "new"}).Error != nil })
+	again.ok("mkdir", made)
+	second := again.send("exec", running)
+	again.fails("exec", withKey(obj{"command": "true"}), -32009, "unavailable")
+	again.ok("ping", nil)
+	if err := os.WriteFile(d.path("go"), []byte("go\n"), 0); err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range []wireReply{c.wait(first), again.wait(second)} {
+		if r.Error != nil || r.Result["exit_code"] != 0.0 {
+			t.Errorf("got %s", r.line)
+		}
+	}
+}
+
 // TestWireKeysFallOut: P14.6 and P14.7, by number and by size.
 func TestWireKeysFallOut(t *testing.T) {
 	d := startWire(t, nil)

@@ -123,13 +123,14 @@ func (s *ReadStream) WriteTo(w io.Writer) (int64, error) {
 }
 
 // writersOwn returns the error that is the writer's and not the source's. What
-// the kernel copies does not say whose it was; a full disk is never a source's.
+// the kernel copies does not say whose it was; a full disk and a reader that
+// has gone are never a source's.
 func writersOwn(err error) error {
 	var we *writeError
 	if errors.As(err, &we) {
 		return we.err
 	}
-	for _, full := range []error{syscall.ENOSPC, syscall.EDQUOT, syscall.EFBIG} {
+	for _, full := range []error{syscall.ENOSPC, syscall.EDQUOT, syscall.EFBIG, syscall.EPIPE} {
 		if errors.Is(err, full) {
 			return err
 		}
@@ -253,11 +254,22 @@ func isDescriptor(v any) bool {
 	return false
 }
 
+// takesFromKernel tells whether the kernel can write to w by itself. Not every
+// device can be spliced to, and what was on its way to one that cannot is lost.
+func takesFromKernel(w io.Writer) bool {
+	f, ok := w.(*os.File)
+	if !ok {
+		return isDescriptor(w)
+	}
+	st, err := f.Stat()
+	return err == nil && st.Mode()&(os.ModeDevice|os.ModeCharDevice) == 0
+}
+
 // copyUpTo copies at most n bytes; fewer without an error is EOF. Where both
 // ends are descriptors the standard library uses sendfile, splice or
 // copy_file_range.
 func copyUpTo(w io.Writer, r io.Reader, n int64) (int64, error) {
-	if rf, ok := w.(io.ReaderFrom); ok && isDescriptor(w) && isDescriptor(r) {
+	if rf, ok := w.(io.ReaderFrom); ok && isDescriptor(r) && takesFromKernel(w) {
 		return rf.ReadFrom(&io.LimitedReader{R: r, N: n})
 	}
 	return copyPlain(w, &io.LimitedReader{R: r, N: n})

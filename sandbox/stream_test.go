@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"net"
 	"os"
 	"strings"
 	"syscall"
@@ -64,17 +65,54 @@ func TestReadStreamChecksTheDigest(t *testing.T) {
 	}
 }
 
-// TestWriteToSaysWhoseErrorItWas: a full target is no broken source.
+// TestWriteToSaysWhoseErrorItWas: a full target and one that nobody reads are
+// no broken source, also where the kernel could copy.
 func TestWriteToSaysWhoseErrorItWas(t *testing.T) {
 	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
 	if err != nil {
 		t.Skip("needs /dev/full")
 	}
 	defer full.Close()
-	s := sandbox.NewReadStream(&source{r: strings.NewReader("hello"), err: &sandbox.Error{Kind: sandbox.KindAborted}}, sandbox.ReadOptions{})
-	if _, err := s.WriteTo(full); !errors.Is(err, syscall.ENOSPC) {
-		t.Errorf("%v", err)
+	unread, write, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
 	}
+	defer write.Close()
+	unread.Close()
+	for name, tc := range map[string]struct {
+		to   *os.File
+		want error
+	}{"full": {full, syscall.ENOSPC}, "unread": {write, syscall.EPIPE}} {
+		for kind, r := range map[string]io.Reader{"reader": strings.NewReader("hello"), "connection": connectionOf(t, "hello")} {
+			src := &source{r: r, length: sandbox.Some(int64(5)), err: &sandbox.Error{Kind: sandbox.KindAborted}}
+			if _, err := sandbox.NewReadStream(src, sandbox.ReadOptions{}).WriteTo(tc.to); !errors.Is(err, tc.want) {
+				t.Errorf("%s from a %s: %v, want %v", name, kind, err, tc.want)
+			}
+		}
+	}
+}
+
+// connectionOf returns a connection that yields text.
+func connectionOf(t *testing.T, text string) net.Conn {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	conn, err := net.Dial("tcp", ln.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	peer, err := ln.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close(); peer.Close() })
+	if _, err := io.WriteString(peer, text); err != nil {
+		t.Fatal(err)
+	}
+	return conn
 }
 
 // sink takes up to room bytes.

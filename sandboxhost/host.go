@@ -82,11 +82,11 @@ func New(cfg Config) (*Host, error) {
 }
 
 // newBirths returns the gate of commands: so many as keep all processors busy
-// while a start waits, or no more than there are processors while tenants
-// compete for them.
+// while a start waits, or half as many as there are processors while tenants
+// compete for them, which leaves the others to what comes next.
 func newBirths() *fair.Gate {
 	n := runtime.NumCPU()
-	return fair.New(fair.Options{Alone: 4 * n, Shared: n, Linger: time.Second})
+	return fair.New(fair.Options{Alone: 4 * n, Shared: max(n/2, 1), Linger: time.Second})
 }
 
 // Epoch names this life of the host.

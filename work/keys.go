@@ -110,6 +110,7 @@ type Call struct {
 	t      *TenantKeys
 	id     ident
 	params uint64
+	at     place // of its key
 	size   int64
 	ended  time.Time
 }
@@ -142,28 +143,29 @@ func (t *TenantKeys) Begin(sandboxName, key string, params uint64, start func(*C
 		}
 		return c, false, nil
 	}
-	if err := t.remember(markOf(sandboxName, key)); err != nil {
+	at, err := t.remember(markOf(sandboxName, key))
+	if err != nil {
 		return nil, false, err
 	}
-	c = &Call{t: t, id: id, params: params}
+	c = &Call{t: t, id: id, params: params, at: at}
 	t.calls[id] = c
 	c.Work = start(c)
 	return c, true, nil
 }
 
 // remember writes a key down, once.
-func (t *TenantKeys) remember(k mark) error {
+func (t *TenantKeys) remember(k mark) (at place, err error) {
 	now := time.Now()
-	err := t.load(now)
+	err = t.load(now)
 	if err == nil && t.memory.has(k, now) {
-		return &sandbox.Error{Kind: sandbox.KindOutcomeUnknown, Outcome: sandbox.OutcomeUnknown, Reason: sandbox.ReasonRequestKey,
+		return at, &sandbox.Error{Kind: sandbox.KindOutcomeUnknown, Outcome: sandbox.OutcomeUnknown, Reason: sandbox.ReasonRequestKey,
 			Message: "the call with this request key has been begun, and its answer is not kept"}
 	}
 	if err == nil {
-		err = t.memory.add(k, now)
+		at, err = t.memory.add(k, now)
 	}
 	if err == nil {
-		return nil
+		return at, nil
 	}
 	e := &sandbox.Error{Kind: sandbox.KindResourceExhausted, Outcome: sandbox.OutcomeNone, Reason: sandbox.ReasonRequestKey,
 		Limit: sandbox.Some(int64(t.cfg.MaxRemembered)), RetryAfter: time.Minute, Err: err,
@@ -171,7 +173,7 @@ func (t *TenantKeys) remember(k mark) error {
 	if errors.Is(err, errFull) {
 		e.RetryAfter = t.memory.roomIn(now)
 	}
-	return e
+	return at, e
 }
 
 // load reads the pages of an earlier process, once.
@@ -189,6 +191,26 @@ func (t *TenantKeys) load(now time.Time) error {
 	}
 	t.loaded = true
 	return nil
+}
+
+// Has tells whether a key is that of a call that runs or whose answer is kept.
+func (t *TenantKeys) Has(sandboxName, key string) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.calls[ident{sandboxName, key}] != nil
+}
+
+// Undone says that the work was refused before it began: the key is as good as
+// new. Whoever has the call still gets the refusal.
+func (c *Call) Undone() {
+	t := c.t
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.closed || t.calls[c.id] != c {
+		return
+	}
+	delete(t.calls, c.id)
+	t.memory.remove(markOf(c.id.sandbox, c.id.key), c.at)
 }
 
 // Done says that the work has ended with an answer of about so many bytes,

@@ -61,30 +61,50 @@ func (m *memory) has(k mark, now time.Time) bool {
 	return false
 }
 
+// place is where a key stands.
+type place struct {
+	page *page
+	at   int64
+}
+
 // add remembers a key, and returns when it is written.
-func (m *memory) add(k mark, now time.Time) error {
+func (m *memory) add(k mark, now time.Time) (place, error) {
 	if err := m.turn(now); err != nil {
-		return err
+		return place{}, err
 	}
 	n := 0
 	for _, p := range m.pages {
 		n += len(p.seen)
 	}
 	if n >= m.most {
-		return errFull
+		return place{}, errFull
 	}
 	p := m.pages[len(m.pages)-1]
+	at := p.size
 	if p.file != nil {
 		var b [markSize]byte
 		binary.LittleEndian.PutUint64(b[:], uint64(k))
 		// At its own place, so that one which fails half-way shifts nothing.
 		if _, err := p.file.WriteAt(b[:], p.size); err != nil {
-			return err
+			return place{}, err
 		}
 		p.size += markSize
 	}
 	p.seen[k] = struct{}{}
-	return nil
+	return place{p, at}, nil
+}
+
+// remove forgets a key again. One that cannot be taken off its page stays.
+func (m *memory) remove(k mark, from place) {
+	if m.dir != "" {
+		if from.page.file == nil { // another page is written by now
+			return
+		}
+		if _, err := from.page.file.WriteAt(make([]byte, markSize), from.at); err != nil {
+			return
+		}
+	}
+	delete(from.page.seen, k)
 }
 
 // forget drops the pages that are too old.
@@ -172,7 +192,9 @@ func (p *page) read() error {
 	}
 	p.seen = make(map[mark]struct{}, len(text)/markSize)
 	for ; len(text) >= markSize; text = text[markSize:] {
-		p.seen[mark(binary.LittleEndian.Uint64(text))] = struct{}{}
+		if k := mark(binary.LittleEndian.Uint64(text)); k != 0 { // 0: removed
+			p.seen[k] = struct{}{}
+		}
 		p.size += markSize
 	}
 	return nil

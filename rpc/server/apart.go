@@ -148,9 +148,24 @@ func (cl *call) newKeyed(c *work.Call) *errand {
 		rpc.DropRequestKey(cl.r.Params)
 	}
 	return cl.newErrand(terms, func(d *errand) {
-		c.Done(answerSize(d))
+		if refusedUnbegun(d.err) {
+			c.Undone()
+		} else {
+			c.Done(answerSize(d))
+		}
 		peer.budget.give(d.held) // it is charged as a kept answer now
 	})
+}
+
+// refusedUnbegun tells whether an error says that the work never began and may
+// be tried again: a quota, or a sandbox that takes nothing more.
+func refusedUnbegun(err error) bool {
+	var e *sandbox.Error
+	if !errors.As(err, &e) {
+		return false
+	}
+	return e.Kind == sandbox.KindResourceExhausted ||
+		e.Kind == sandbox.KindUnavailable && e.Reason == sandbox.ReasonDraining && e.Outcome == sandbox.OutcomeNone
 }
 
 // attend waits for the end of the work.

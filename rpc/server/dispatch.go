@@ -101,7 +101,7 @@ func (c *conn) register(r *rpc.Request, b *batch, slot int) (*call, bool) {
 
 // admit starts a call, queues it or refuses it.
 func (c *conn) admit(cl *call) {
-	if c.s.isDraining() && !isTransferCall(cl.r.Method) {
+	if c.s.isDraining() && !isTransferCall(cl.r.Method) && !cl.comesAgain() {
 		cl.fail(unavailable(sandbox.ReasonDraining, sandbox.OutcomeNone))
 		return
 	}
@@ -123,6 +123,14 @@ func (c *conn) admit(cl *call) {
 	case start:
 		go cl.runAll()
 	}
+}
+
+// comesAgain tells whether the call is no new work, but one that runs or has
+// been answered, sent again.
+func (cl *call) comesAgain() bool {
+	p := cl.c.peer
+	key := rpc.RequestKey(cl.r.Params)
+	return key != "" && p.keys != nil && p.keys.Has(p.session.Sandbox, key)
 }
 
 func isTransferCall(method string) bool {
