@@ -287,6 +287,7 @@ func waitFor(t *testing.T, ok func() bool) {
 // TestEpochEnds holds P7.12, P6.3 and P6.5.
 func TestEpochEnds(t *testing.T) {
 	g := start(t, func(c *server.Config) { c.Limits.MaxInflight = 1 })
+	defer close(g.fake.release) // also where the test fails: the server waits for the command
 	a, b := g.login(), g.login()
 	a.send(exec(1, "stubborn"), exec(2, "wait"))
 	g.await("stubborn")
@@ -300,7 +301,6 @@ func TestEpochEnds(t *testing.T) {
 	}
 	a.closed()
 	b.closed()
-	close(g.fake.release)
 }
 
 // TestPanic holds P6.6.
