@@ -65,7 +65,8 @@ func TestWireNoSpace(t *testing.T) {
 }
 
 // TestWireSyncReachesTheDisk: P8.10, seen by strace(1): the data, the name, the
-// directory, in this order and all before the answer.
+// directory, in this order, each behind the end of the one before, and the
+// answer behind them all.
 func TestWireSyncReachesTheDisk(t *testing.T) {
 	p := newPlace(t)
 	proc := p.start(t)
@@ -74,7 +75,7 @@ func TestWireSyncReachesTheDisk(t *testing.T) {
 	c := d.login(obj{"token": p.secret})
 	c.writeFile("f", "old")
 	path := filepath.Join(p.dir, "trace")
-	tracer := trace(t, proc, path, "trace=fsync,fdatasync,linkat,renameat,renameat2")
+	tracer := trace(t, proc, path, "trace=fsync,fdatasync,linkat,renameat,renameat2,write,writev,sendto,sendmsg")
 	k := c.mint("write_file_stream", obj{"path": "f", "sync": true})
 	k.open("stream")
 	k.commit(6)
@@ -87,12 +88,37 @@ func TestWireSyncReachesTheDisk(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var calls []string
-	for _, m := range regexp.MustCompile(`\d+ +(fsync|fdatasync|renameat2?)\(`).FindAllStringSubmatch(string(b), -1) {
-		calls = append(calls, strings.TrimSuffix(m[1], "2"))
+	const minted, rename, answer = "answer ", "renameat ended ", "answer "
+	const durable = "fsync ended " + rename + "fsync ended "
+	if got, want := diskCalls(string(b)), minted+durable+answer+durable+answer+rename+answer; got != want {
+		t.Fatalf("got  %s\nwant %s", got, want)
 	}
-	const durable = "fsync renameat fsync "
-	if got := strings.Join(calls, " ") + " "; got != durable+durable+"renameat " {
-		t.Fatalf("got %q", got)
+}
+
+var (
+	callBegins = regexp.MustCompile(`^\d+ +(fsync|fdatasync|renameat)2?\(`)
+	callEnds   = regexp.MustCompile(`^\d+ +<\.\.\. (fsync|fdatasync|renameat)2? resumed>`)
+	answerGoes = regexp.MustCompile(`^\d+ +(write|writev|sendto|sendmsg)\(.*"\{\\"jsonrpc\\"`)
+)
+
+// diskCalls returns what a trace says of disk and answers, one word for the
+// beginning of a call and one for its end, which strace tells apart where
+// another thread does something meanwhile.
+func diskCalls(trace string) string {
+	var out strings.Builder
+	for line := range strings.Lines(trace) {
+		if m := callBegins.FindStringSubmatch(line); m != nil {
+			out.WriteString(m[1] + " ")
+			if !strings.Contains(line, "<unfinished ...>") {
+				out.WriteString("ended ")
+			}
+		}
+		switch {
+		case callEnds.MatchString(line):
+			out.WriteString("ended ")
+		case answerGoes.MatchString(line):
+			out.WriteString("answer ")
+		}
 	}
+	return out.String()
 }
