@@ -141,6 +141,17 @@ func (h anybody) Open(ctx context.Context, hello rpc.HelloParams, _ server.Visit
 // hop serves b on loopback and returns what an adapter sees there.
 func hop(t *testing.T, b sandbox.Backend) *adapter.Sandbox {
 	t.Helper()
+	a, err := adapter.New(adapter.Options{Control: served(t, b), Token: "x"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { a.Close() })
+	return a
+}
+
+// served serves b on loopback until the test ends and returns where.
+func served(t *testing.T, b sandbox.Backend) string {
+	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -153,17 +164,12 @@ func hop(t *testing.T, b sandbox.Backend) *adapter.Sandbox {
 	srv := server.New(server.Config{Host: anybody{b}, Keys: keys, DataURLs: func(net.Addr) []string { return []string{url} }})
 	var serving sync.WaitGroup
 	serving.Go(func() { srv.Serve(context.Background(), ln, server.Control|server.Data) })
-	a, err := adapter.New(adapter.Options{Control: url, Token: "x"})
-	if err != nil {
-		t.Fatal(err)
-	}
 	t.Cleanup(func() {
-		a.Close()
 		srv.Close()
 		serving.Wait()
 		keys.Close()
 	})
-	return a
+	return url
 }
 
 // filled returns options in which no field is zero, so that one that is
