@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -17,8 +18,20 @@ import (
 // patience is ten times what the longest of these takes.
 const patience = 6 * time.Minute
 
+// haveKernel finds or downloads the kernel, once for all tests: where a mirror
+// does not answer, none of them waits for it again.
+var haveKernel = sync.OnceValue(func() error {
+	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
+	defer cancel()
+	_, err := guest.FindKernel(ctx)
+	return err
+})
+
 func newLab(t *testing.T) (context.Context, *guest.Lab) {
 	t.Helper()
+	if err := haveKernel(); errors.Is(err, guest.ErrMissing) {
+		t.Skip(err)
+	}
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	t.Cleanup(cancel)
 	lab, err := guest.NewLab(ctx, t.TempDir())

@@ -12,6 +12,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 )
 
 // ErrMissing says that there is no QEMU or no kernel here, and names it.
@@ -90,6 +91,7 @@ func download(ctx context.Context, dir string) error {
 	script := `chmod 755 . && apt-get download "$1" && dpkg -x ./*.deb tree`
 	cmd := exec.CommandContext(ctx, "sh", "-ec", script, "sh", string(name[1]))
 	cmd.Dir = tmp
+	cmd.WaitDelay = 5 * time.Second // what the shell started may hold its output
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("%w: %s", err, bytes.TrimSpace(out))
 	}
