@@ -38,7 +38,7 @@ func (w *watch) after(conn net.Conn, n int64, err error) error {
 	if now.Sub(w.last) >= w.stall {
 		return &sandbox.Error{Kind: sandbox.KindStalled, Op: "transfer", Message: "no progress for " + w.stall.String()}
 	}
-	if peerDead(Bare(conn)) {
+	if PeerDead(conn) {
 		return &sandbox.Error{Kind: sandbox.KindAborted, Op: "transfer", Outcome: sandbox.OutcomeNone, Message: "the peer is dead"}
 	}
 	return nil

@@ -1,7 +1,6 @@
 package server
 
 import (
-	"net"
 	"time"
 
 	"github.com/controld/controld/dataport"
@@ -21,9 +20,9 @@ func (s *Server) watchPeers() {
 			return
 		case <-tick.C:
 		}
-		for _, nc := range s.bareControls() {
-			if dataport.PeerDead(nc) {
-				nc.Close()
+		for _, c := range s.allControls() {
+			if dataport.PeerDead(c.nc) {
+				dataport.Bare(c.nc).Close() // TLS might wait to say goodbye
 			}
 		}
 	}
@@ -36,14 +35,4 @@ func (s *Server) watch() {
 		s.watched = true
 		s.all.Go(s.watchPeers)
 	}
-}
-
-func (s *Server) bareControls() []net.Conn {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	all := make([]net.Conn, 0, len(s.controls))
-	for c := range s.controls {
-		all = append(all, dataport.Bare(c.nc))
-	}
-	return all
 }

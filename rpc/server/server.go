@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"hash/maphash"
+	"maps"
 	"net"
+	"slices"
 	"sync"
 	"time"
 
@@ -204,15 +206,15 @@ func (s *Server) Drain(ctx context.Context) error {
 
 // endAll answers every call in flight with err and ends the connections.
 func (s *Server) endAll(err *sandbox.Error) {
-	s.mu.Lock()
-	controls := make([]*conn, 0, len(s.controls))
-	for c := range s.controls {
-		controls = append(controls, c)
-	}
-	s.mu.Unlock()
-	for _, c := range controls {
+	for _, c := range s.allControls() {
 		c.end(err)
 	}
+}
+
+func (s *Server) allControls() []*conn {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Collect(maps.Keys(s.controls))
 }
 
 // Close closes all listeners and connections, cancels every call and waits
