@@ -419,6 +419,20 @@ func TestDialErrors(t *testing.T) {
 	}
 }
 
+// TestDialTimeout: a server that accepts and says nothing is given up.
+func TestDialTimeout(t *testing.T) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	a := connect(t, adapter.Options{Control: "tcp://" + ln.Addr().String(), DialTimeout: 50 * time.Millisecond})
+	_, err = a.Stat(t.Context(), "f", sandbox.StatOptions{})
+	if e := wantKind(t, err, sandbox.KindUnavailable); e.Outcome != sandbox.OutcomeNone || e.Reason != "unreachable" {
+		t.Errorf("%+v", e)
+	}
+}
+
 func TestGivingUpEndsOnlyOnesOwnWaiting(t *testing.T) {
 	st := newStage(t, "tcp://127.0.0.1:0")
 	release := make(chan struct{})

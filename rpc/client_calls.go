@@ -10,10 +10,17 @@ import (
 
 // Hello introduces the client. It is the first call; afterwards the server's
 // limits bind. Its errors are those of the protocol: unauthenticated,
-// unsupported with the versions the server speaks, unavailable.
+// unsupported with the versions the server speaks, unavailable. When ctx ends
+// first the connection ends at once: who does not wait for hello has no use for
+// it.
 func (c *Conn) Hello(ctx context.Context, p HelloParams) (HelloResult, error) {
 	var r HelloResult
-	if err := c.do(ctx, MethodHello, "", &p, &r); err != nil {
+	stop := context.AfterFunc(ctx, func() { c.shut(context.Cause(ctx)) })
+	err := c.do(context.WithoutCancel(ctx), MethodHello, "", &p, &r)
+	if !stop() {
+		err = withOutcome(sandbox.Cancelled(ctx, MethodHello, ""), sandbox.OutcomeNone)
+	}
+	if err != nil {
 		return HelloResult{}, err
 	}
 	if most := r.Info.Limits.MaxMessageBytes; most > 0 {
