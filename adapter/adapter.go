@@ -58,19 +58,24 @@ type Options struct {
 	Conn rpc.ConnOptions
 }
 
-// defaultInlineMax is where a transfer of its own begins to pay: below, its
-// round trips cost more than coding the bytes as JSON.
-const defaultInlineMax = 128 << 10
+// What Options have where they name nothing else; see the fields.
+const (
+	// InlineMax is where a transfer of its own begins to pay: below, its round
+	// trips cost more than coding the bytes as JSON.
+	InlineMax   = 128 << 10
+	DialTimeout = 10 * time.Second
+	RetryFor    = 10 * time.Second
+)
 
 func (o *Options) fill() {
 	if o.InlineMax <= 0 {
-		o.InlineMax = defaultInlineMax
+		o.InlineMax = InlineMax
 	}
 	if o.DialTimeout <= 0 {
-		o.DialTimeout = 10 * time.Second
+		o.DialTimeout = DialTimeout
 	}
 	if o.RetryFor <= 0 {
-		o.RetryFor = 10 * time.Second
+		o.RetryFor = RetryFor
 	}
 	if o.Client == "" {
 		o.Client = "controld-go/1"

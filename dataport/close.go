@@ -5,11 +5,11 @@ import (
 	"time"
 )
 
-// What a closer reads and drops so that its last bytes are not eaten by a
-// reset: a close with unread input would reset.
+// LingerBytes and LingerTime are what a closer reads and drops so that its last
+// bytes are not eaten by a reset: a close with unread input would reset.
 const (
-	lingerBytes = 1 << 20
-	lingerTime  = time.Second
+	LingerBytes = 1 << 20
+	LingerTime  = time.Second
 )
 
 // closeWriter is a connection that can end its sending side alone.
@@ -26,9 +26,9 @@ func CloseWrite(conn net.Conn) {
 // down, reads and drops up to 1 MiB or 1 s, then closes.
 func CloseLinger(conn net.Conn) {
 	CloseWrite(conn)
-	conn.SetReadDeadline(time.Now().Add(lingerTime))
+	conn.SetReadDeadline(time.Now().Add(LingerTime))
 	var drop [4 << 10]byte // small: whoever was refused holds it
-	for n := 0; n < lingerBytes; {
+	for n := 0; n < LingerBytes; {
 		got, err := conn.Read(drop[:])
 		n += got
 		if err != nil {

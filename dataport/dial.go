@@ -12,13 +12,16 @@ import (
 	"github.com/mdlayher/vsock"
 )
 
-// How dead peers are found: probes after 15 s of silence, three of them ten
-// seconds apart, so within 45 s.
+// DeadPeerTimeout is how long bytes that a peer does not acknowledge may wait
+// for it: TCP_USER_TIMEOUT of tcp(7).
+const DeadPeerTimeout = 45 * time.Second
+
+// A peer is probed after 15 s of silence, three times ten seconds apart, so that
+// a dead one is found within 45 s.
 const (
 	keepAliveIdle     = 15 * time.Second
 	keepAliveInterval = 10 * time.Second
 	keepAliveCount    = 3
-	deadPeerTimeout   = 45 * time.Second
 )
 
 // hybridTimeout bounds the CONNECT handshake of a hybrid vsock socket.
@@ -53,11 +56,12 @@ func (d Dialer) Dial(ctx context.Context, e Endpoint) (net.Conn, error) {
 }
 
 func dialTCP(ctx context.Context, e Endpoint) (net.Conn, error) {
-	d := net.Dialer{KeepAliveConfig: keepAlive()}
+	d := net.Dialer{KeepAliveConfig: KeepAlive()}
 	return d.DialContext(ctx, "tcp", net.JoinHostPort(e.Host, strconv.Itoa(int(e.Port))))
 }
 
-func keepAlive() net.KeepAliveConfig {
+// KeepAlive is how silent peers are probed, on both planes.
+func KeepAlive() net.KeepAliveConfig {
 	return net.KeepAliveConfig{Enable: true, Idle: keepAliveIdle, Interval: keepAliveInterval, Count: keepAliveCount}
 }
 

@@ -11,14 +11,14 @@ import (
 	"github.com/hashicorp/yamux"
 )
 
-// muxWindow is the receive window of one stream: what a stalled stream may
+// MuxWindow is the receive window of one stream: what a stalled stream may
 // cost.
-const muxWindow = 1 << 20
+const MuxWindow = 1 << 20
 
 // muxConfig is that of both sides. Keepalive is the control connection's own.
 func muxConfig(writeTimeout time.Duration) *yamux.Config {
 	cfg := yamux.DefaultConfig()
-	cfg.MaxStreamWindowSize = muxWindow
+	cfg.MaxStreamWindowSize = MuxWindow
 	cfg.EnableKeepAlive = false
 	cfg.ConnectionWriteTimeout = writeTimeout
 	cfg.StreamCloseTimeout = time.Minute

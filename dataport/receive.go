@@ -201,7 +201,7 @@ func moreWaits(conn net.Conn) bool {
 		return false
 	}
 	// What waits below TLS may be a goodbye as well as data.
-	conn.SetReadDeadline(time.Now().Add(lingerTime))
+	conn.SetReadDeadline(time.Now().Add(LingerTime))
 	n, _ := conn.Read(b[:])
 	return n > 0
 }

@@ -70,7 +70,7 @@ func peerDead(conn net.Conn) (dead bool) {
 		if err != nil {
 			return
 		}
-		silent := int64(info.Last_ack_recv) >= (deadPeerTimeout - maxTick).Milliseconds()
+		silent := int64(info.Last_ack_recv) >= (DeadPeerTimeout - maxTick).Milliseconds()
 		dead = silent && (info.Unacked > 0 && info.Retransmits > 0 || info.Probes > 2)
 	})
 	return dead

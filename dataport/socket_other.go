@@ -30,7 +30,7 @@ func peekNow(conn net.Conn) (waits, known bool) {
 func peerDead(net.Conn) bool { return false }
 
 // listenConfig has keepalive set on each connection.
-func listenConfig() net.ListenConfig { return net.ListenConfig{KeepAliveConfig: keepAlive()} }
+func listenConfig() net.ListenConfig { return net.ListenConfig{KeepAliveConfig: KeepAlive()} }
 
 // paceSocket is not to be had on this system.
 func paceSocket(net.Conn, uint64) {}

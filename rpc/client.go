@@ -29,13 +29,22 @@ type ConnOptions struct {
 	CancelTimeout time.Duration
 }
 
+// The times of a connection where its options name none: when a silent server
+// is asked, when one that does not answer is given up, and how long a cancelled
+// call waits.
+const (
+	DefaultPingInterval  = 20 * time.Second
+	DefaultPingTimeout   = 20 * time.Second
+	DefaultCancelTimeout = 5 * time.Second
+)
+
 func (o *ConnOptions) fill() {
 	d := sandbox.DefaultLimits()
 	fill(&o.MaxMessageBytes, d.MaxMessageBytes)
 	fill(&o.WriteTimeout, d.WriteTimeout)
-	fill(&o.PingInterval, 20*time.Second)
-	fill(&o.PingTimeout, 20*time.Second)
-	fill(&o.CancelTimeout, 5*time.Second)
+	fill(&o.PingInterval, DefaultPingInterval)
+	fill(&o.PingTimeout, DefaultPingTimeout)
+	fill(&o.CancelTimeout, DefaultCancelTimeout)
 }
 
 func fill[T int64 | time.Duration](v *T, otherwise T) {

@@ -33,6 +33,12 @@ type Config struct {
 	FetchGrace time.Duration
 }
 
+// What a Config has where it names nothing else; see its fields.
+const (
+	MaxKept    = 1024
+	FetchGrace = 5 * time.Second
+)
+
 func (c *Config) fill() {
 	d := sandbox.DefaultLimits()
 	if c.TokenTTL <= 0 {
@@ -42,7 +48,7 @@ func (c *Config) fill() {
 		c.Kept = d.KeptOutcomes
 	}
 	if c.MaxKept <= 0 {
-		c.MaxKept = 1024
+		c.MaxKept = MaxKept
 	}
 	if c.MaxLive <= 0 {
 		c.MaxLive = 1024
@@ -51,7 +57,7 @@ func (c *Config) fill() {
 		c.MaxTokens = 1024
 	}
 	if c.FetchGrace <= 0 {
-		c.FetchGrace = 5 * time.Second
+		c.FetchGrace = FetchGrace
 	}
 }
 

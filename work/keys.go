@@ -27,11 +27,19 @@ type KeysConfig struct {
 	MaxRemembered int
 }
 
+// What a KeysConfig has where it names nothing else; see its fields.
+const (
+	KeptFor        = 10 * time.Minute
+	MaxAnswers     = 4096
+	MaxAnswerBytes = 64 << 20
+	Remember       = 24 * time.Hour
+)
+
 func (c *KeysConfig) fill() {
-	fill(&c.Answers, 10*time.Minute)
-	fill(&c.MaxAnswers, 4096)
-	fill(&c.MaxAnswerBytes, 64<<20)
-	fill(&c.Remember, 24*time.Hour)
+	fill(&c.Answers, KeptFor)
+	fill(&c.MaxAnswers, MaxAnswers)
+	fill(&c.MaxAnswerBytes, MaxAnswerBytes)
+	fill(&c.Remember, Remember)
 	fill(&c.MaxRemembered, 1<<20)
 }
 

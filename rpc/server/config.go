@@ -118,6 +118,13 @@ type Config struct {
 	MaxStreams int
 }
 
+// What a Config has where it names nothing else; see its fields.
+const (
+	HelloTimeout  = 5 * time.Second
+	UnreadReplies = 4 << 20
+	MaxStreams    = 1024
+)
+
 func (c *Config) fill() {
 	d := sandbox.DefaultLimits()
 	l := &c.Limits
@@ -135,10 +142,10 @@ func (c *Config) fill() {
 	fill(&l.StallTimeout, d.StallTimeout)
 	fill(&l.KeptOutcomes, d.KeptOutcomes)
 	fill(&l.ReconnectGrace, d.ReconnectGrace)
-	fill(&c.HelloTimeout, 5*time.Second)
-	fill(&c.LingerTime, time.Second)
-	fill(&c.UnreadReplies, 4<<20)
-	fill(&c.MaxStreams, 1024)
+	fill(&c.HelloTimeout, HelloTimeout)
+	fill(&c.LingerTime, dataport.LingerTime)
+	fill(&c.UnreadReplies, UnreadReplies)
+	fill(&c.MaxStreams, MaxStreams)
 	if c.ServerName == "" {
 		c.ServerName = "controld"
 	}

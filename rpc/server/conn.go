@@ -172,11 +172,10 @@ func (c *conn) finish(next step, err error) {
 // linger lets the peer read the last answer: a close with unread input would
 // reset the connection and eat it.
 func (c *conn) linger() {
-	const most = 1 << 20
 	closeWrite(c.nc)
 	c.nc.SetReadDeadline(time.Now().Add(c.s.cfg.LingerTime))
 	var drop [4 << 10]byte
-	for n := 0; n < most; {
+	for n := 0; n < dataport.LingerBytes; {
 		got, err := c.nc.Read(drop[:])
 		n += got
 		if err != nil {

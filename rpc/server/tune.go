@@ -2,7 +2,8 @@ package server
 
 import (
 	"net"
-	"time"
+
+	"github.com/controld/controld/dataport"
 )
 
 // tune has the system find a dead peer within 45 s.
@@ -11,8 +12,6 @@ func tune(nc net.Conn) {
 	if !ok {
 		return
 	}
-	tcp.SetKeepAliveConfig(net.KeepAliveConfig{
-		Enable: true, Idle: 15 * time.Second, Interval: 10 * time.Second, Count: 3,
-	})
-	setUserTimeout(tcp, 45*time.Second)
+	tcp.SetKeepAliveConfig(dataport.KeepAlive())
+	setUserTimeout(tcp, dataport.DeadPeerTimeout)
 }
