@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -116,6 +117,9 @@ func (p *place) run(t *testing.T, cmd *exec.Cmd, readyFile string) *process {
 		close(d.exited)
 	}()
 	t.Cleanup(func() {
+		if t.Failed() {
+			d.autopsy(t)
+		}
 		// Two different signals, so that they do not become one: drain, and
 		// at once. A daemon that is killed would leave its cgroup behind.
 		d.Process.Signal(syscall.SIGTERM)
@@ -177,6 +181,26 @@ func (p *place) client(t *testing.T, d *process) *adapter.Sandbox {
 	}
 	t.Cleanup(func() { sb.Close() })
 	return sb
+}
+
+// autopsy logs what a daemon and this program were doing when a test failed:
+// the daemon's threads, both programs' goroutines and the daemon's log.
+func (d *process) autopsy(t *testing.T) {
+	threads, _ := filepath.Glob("/proc/" + strconv.Itoa(d.Process.Pid) + "/task/*")
+	for _, thread := range threads {
+		stat, _ := os.ReadFile(filepath.Join(thread, "stat"))
+		wchan, _ := os.ReadFile(filepath.Join(thread, "wchan"))
+		t.Logf("thread %s, in %q", bytes.TrimSpace(stat), wchan)
+	}
+	text := make([]byte, 1<<20)
+	t.Logf("this program:\n%s", text[:runtime.Stack(text, true)])
+	d.Process.Signal(syscall.SIGQUIT)
+	select {
+	case <-d.exited:
+		t.Logf("the daemon:\n%s", d.log)
+	case <-time.After(10 * time.Second):
+		t.Log("the daemon does not react to SIGQUIT")
+	}
 }
 
 // metric reads one sample of the daemon's metrics.
