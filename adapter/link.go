@@ -2,9 +2,11 @@ package adapter
 
 import (
 	"context"
+	"errors"
 	"math/rand/v2"
 	"net"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -218,11 +220,30 @@ func (s *Sandbox) introduceMux(ctx context.Context, conn net.Conn) (*link, error
 func notYet(err error) error {
 	e := *sandbox.AsError("connect", "", err)
 	e.Outcome = sandbox.OutcomeNone
+	if refused := refusedCertificate(err); refused != nil {
+		e.Kind, e.Reason = sandbox.KindUnauthenticated, "certificate"
+		e.Message = "the server does not accept the client's certificate: " + refused.Error()
+	}
 	if e.Kind == sandbox.KindCancelled || e.Kind == sandbox.KindOutcomeUnknown {
 		e.Kind, e.Reason = sandbox.KindUnavailable, "unreachable"
 		e.Message = "the server did not answer hello in time"
 	}
 	return &e
+}
+
+// refusedCertificate returns what a TLS server said that did not accept the
+// client's certificate, or wanted one; nil where it is something else. With TLS
+// 1.3 a client hears of it behind the handshake, in place of the first answer.
+func refusedCertificate(err error) error {
+	var op *net.OpError
+	if !errors.As(err, &op) || op.Op != "remote error" {
+		return nil
+	}
+	// The type of alerts is crypto/tls's own.
+	if said := op.Err.Error(); !strings.Contains(said, "certificate") && !strings.Contains(said, "access denied") {
+		return nil
+	}
+	return op.Err
 }
 
 // sessionConn is the control stream of a session. Closing a stream of yamux

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -135,6 +136,11 @@ func codeOfKind(kind sandbox.Kind) int {
 	return exitFailure
 }
 
+func isFailure[E error](err error) bool {
+	var e E
+	return errors.As(err, &e)
+}
+
 // hintFor says what to do about an error, where there is something to do.
 func hintFor(err error) string {
 	var e *sandbox.Error
@@ -142,6 +148,12 @@ func hintFor(err error) string {
 		return ""
 	}
 	switch {
+	case isFailure[*tls.CertificateVerificationError](err):
+		return "--tls-ca names who signed the server's certificate, --tls-server-name the name in it"
+	case isFailure[tls.RecordHeaderError](err):
+		return "the server does not speak TLS there: is it a tcp:// address?"
+	case e.Kind == sandbox.KindUnauthenticated && e.Reason == "certificate":
+		return "--tls-cert and --tls-key show a certificate that --tls-client-ca of the server has signed"
 	case e.Kind == sandbox.KindUnavailable && e.Reason == "unreachable":
 		return "is the daemon running? controld serve --dev starts one; --addr or CONTROLD_ADDR names another"
 	case e.Kind == sandbox.KindUnauthenticated:
