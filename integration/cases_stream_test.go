@@ -163,7 +163,7 @@ func TestCase_C06(t *testing.T) {
 // came, on the socket and in the verdict.
 func TestCase_C07(t *testing.T) {
 	p := newPlace(t)
-	d := p.start(t)
+	d := p.start(t, "--traceable")
 	sb := p.client(t, d)
 	f := filepath.Join(p.cwd(), "f")
 	if _, err := sb.WriteFile(t.Context(), "f", nil, sandbox.WriteOptions{}); err != nil {
@@ -249,7 +249,7 @@ func TestCase_C08(t *testing.T) {
 // TestCase_C09: the first byte of a stream leaves before the file is read.
 func TestCase_C09(t *testing.T) {
 	p := newPlace(t)
-	d := p.start(t)
+	d := p.start(t, "--traceable")
 	sb := p.client(t, d)
 	if res, err := sb.Exec(t.Context(), "truncate -s 3G f", sandbox.ExecOptions{}); err != nil || res.ExitCode != 0 {
 		t.Fatal(err)

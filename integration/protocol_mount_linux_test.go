@@ -69,7 +69,7 @@ func TestWireNoSpace(t *testing.T) {
 // answer behind them all.
 func TestWireSyncReachesTheDisk(t *testing.T) {
 	p := newPlace(t)
-	proc := p.start(t)
+	proc := p.start(t, "--traceable")
 	d := &wireDaemon{t: t, ready: proc.ready}
 	d.cfg.StateDir = filepath.Join(p.dir, "state")
 	c := d.login(obj{"token": p.secret})

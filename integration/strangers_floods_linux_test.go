@@ -55,7 +55,7 @@ func TestStrangersLeaveDescriptors(t *testing.T) {
 // forgets its sessions, and goes on when there are some.
 func TestOutOfDescriptors(t *testing.T) {
 	p := newPlace(t)
-	d := p.startBehind(t, "ulimit -n 64")
+	d := p.startBehind(t, "ulimit -n 64", "--traceable")
 	w := &wireDaemon{t: t, ready: d.ready}
 	w.cfg.StateDir = p.dir
 	login := func(local string) *wireClient {

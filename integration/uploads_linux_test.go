@@ -49,7 +49,7 @@ func (r *meetingReader) Read(p []byte) (int, error) {
 func TestHundredUploadsAtOnce(t *testing.T) {
 	const uploads, half = 100, 3 << 20
 	p := newPlace(t)
-	d := p.start(t)
+	d := p.start(t, "--traceable")
 	sb := p.client(t, d)
 	path := filepath.Join(p.dir, "trace")
 	tracer := trace(t, d, path, tracedCalls)

@@ -58,7 +58,7 @@ func TestZeroCopy(t *testing.T) {
 	const size = 1 << 30
 	p := newPlace(t)
 	daemonTrace := filepath.Join(p.dir, "daemon.trace")
-	d := p.start(t)
+	d := p.start(t, "--traceable")
 	tracer := trace(t, d, daemonTrace, tracedCalls)
 
 	src := filepath.Join(p.dir, "src")

@@ -12,6 +12,7 @@ import (
 func (a *app) agentCommand() *cobra.Command {
 	agent := daemon.Agent{Version: version()}
 	var secret string
+	var traceable bool
 	cmd := &cobra.Command{
 		Use:     "agent --listen URL --secret-sha256 HEX",
 		Short:   "Run the server inside a sandbox, both planes on one address",
@@ -21,6 +22,11 @@ func (a *app) agentCommand() *cobra.Command {
 			raw, err := hex.DecodeString(secret)
 			if agent.Listen == "" || err != nil || len(raw) != len(agent.SecretSHA256) {
 				return usagef("agent: --listen URL and --secret-sha256 HEX (64 digits) are required")
+			}
+			if !traceable {
+				if err := hide(); err != nil {
+					return fmt.Errorf("agent: %w", err)
+				}
 			}
 			copy(agent.SecretSHA256[:], raw)
 			agent.Ready = func(url string) { fmt.Fprintf(a.stderr, "controld: agent listens on %s\n", url) }
@@ -32,6 +38,8 @@ func (a *app) agentCommand() *cobra.Command {
 	f.StringVar(&secret, "secret-sha256", "", "SHA-256 of the secret that hello must show, in hex")
 	f.StringVar(&agent.Cwd, "cwd", ".", "directory in which relative paths start")
 	f.BoolVar(&agent.Insecure, "insecure", false, "allow to listen in the clear beyond this machine")
+
+	f.BoolVar(&traceable, "traceable", false, "let processes of the same user trace and read this one")
 
 	var url string
 	relay := &cobra.Command{

@@ -50,6 +50,11 @@ func (a *app) serve(cmd *cobra.Command, dev bool, file string) error {
 	if err != nil {
 		return err
 	}
+	if !cfg.Traceable {
+		if err := hide(); err != nil {
+			return fmt.Errorf("serve: %w", err)
+		}
+	}
 	sig := newSignals()
 	defer sig.stop()
 	opts := daemon.Options{Version: version(), Log: a.stderr, Drain: sig.drain, Reload: sig.reload, Load: load}

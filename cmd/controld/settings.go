@@ -217,6 +217,7 @@ func settingFlags(f *pflag.FlagSet) {
 	f.Int("max-splices", d.MaxSplices, "pipes that uploads hold at once (0: 48 for an ordinary user, else no bound)")
 	f.String("log-level", d.LogLevel, "debug, info, warn or error")
 	f.String("log-format", d.LogFormat, "auto, console or json")
+	f.Bool("traceable", false, "let processes of the same user, commands among them, trace and read the daemon")
 	f.Bool("pprof", false, "serve profiles on the admin port")
 }
 

@@ -35,6 +35,8 @@ func ofCommands() []promise {
 		{"nobody's exit status is lost, and no zombie stays", "orphans, other children of the same program", []string{"sandbox/local/proctree: TestOrphansAreReaped", "sandbox/local: TestOtherChildrenKeepTheirStatus"}},
 		{"no output is lost, and an answer waits for no background child", "fast commands, 16 at once", []string{"sandbox/local: TestNoOutputIsLost", "integration: TestCase_C21", "adapter: TestCase_C22", "integration: TestCase_C11", "integration: TestCase_C12"}},
 		{"a command has nothing of the daemon's: no descriptor, no variable, no signal mask", "each of them in a command", []string{"sandbox/local: TestExecInheritsNothing", "sandbox/local: TestExecEnvironment"}},
+		{"a command cannot read the memory, environment or descriptors of a daemon that is not root's", "a canary, and a daemon that lets it",
+			[]string{"integration: TestCase_C26"}},
 		{"no command runs twice, whatever is cut or killed", "cuts of the link and kills of the daemon around each call", []string{"adapter: TestNeverRunsACommandTwice", "integration: TestKilledDaemonsRunNothingTwice", "work: TestKeysOverRestarts"}},
 	}
 }

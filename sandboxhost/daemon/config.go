@@ -106,6 +106,9 @@ type Config struct {
 	LogFormat string `koanf:"log-format"`
 	// Pprof serves profiles on the admin port.
 	Pprof bool `koanf:"pprof"`
+	// Traceable lets processes of the daemon's own user, commands among them,
+	// trace and read it; whoever runs the daemon sees to it.
+	Traceable bool `koanf:"traceable"`
 }
 
 // Default returns the configuration without any word of the operator's.
