@@ -218,6 +218,33 @@ func TestQuotas(t *testing.T) {
 	}
 }
 
+// TestCase_C55: the host driver is no boundary for commands, and says so; but
+// what lies above a sandbox is closed to other users, and a path of one sandbox
+// that is kept to a scope does not lead to another.
+func TestCase_C55(t *testing.T) {
+	p := newPlace(t)
+	d := p.start(t)
+	sb := p.client(t, d)
+	if _, err := sb.WriteFile(t.Context(), "f", nil, sandbox.WriteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	for dir := filepath.Dir(p.cwd()); dir != p.dir; dir = filepath.Dir(dir) {
+		info, err := os.Stat(dir)
+		if err != nil || info.Mode().Perm() != 0o700 {
+			t.Errorf("%s: %v, %v", dir, info.Mode(), err)
+		}
+	}
+	_, err := sb.ReadFile(t.Context(), filepath.Join(p.dir, "tokens"), sandbox.ReadOptions{Scope: "."})
+	if sandbox.KindOf(err) != sandbox.KindPermission {
+		t.Errorf("a file of the daemon's: %v", err)
+	}
+	d.Process.Signal(syscall.SIGTERM)
+	<-d.exited
+	if !strings.Contains(d.log.String(), "no isolation") {
+		t.Error("the daemon does not say that this is no boundary")
+	}
+}
+
 // TestSandboxesAndTenants: another sandbox is another directory, and what a
 // token does not cover is refused.
 func TestSandboxesAndTenants(t *testing.T) {

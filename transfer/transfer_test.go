@@ -2,6 +2,7 @@ package transfer_test
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
@@ -646,5 +647,22 @@ func TestForgottenOutcomesAreLetGo(t *testing.T) {
 		if time.Now().After(deadline) {
 			t.Fatalf("only %d of 50 transfers were let go", gone.Load())
 		}
+	}
+}
+
+// TestCase_C42: a table knows tokens by their hash alone, so that the time of a
+// look says nothing of a token that is nearly right, and what lies in memory is
+// not worth stealing.
+func TestCase_C42(t *testing.T) {
+	tb := transfer.NewTable(transfer.Config{})
+	defer tb.Close(errors.New("done"))
+	tr, token := mintRead(t, tb, transfer.Owner{Tenant: "acme", Sandbox: "s"}, &fakeSource{})
+	held := fmt.Sprintf("%#v %#v", tb, tr)
+	if strings.Contains(held, token) {
+		t.Error("the token is held")
+	}
+	_, hash, _ := strings.Cut(fmt.Sprintf("%#v", sha256.Sum256([]byte(token))), "{")
+	if !strings.Contains(held, hash) {
+		t.Error("the hash is not held: how is the token found?")
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"os"
 	"reflect"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -114,6 +115,54 @@ func seconds(span string) string {
 		return span
 	}
 	return count(int(d.Seconds()))
+}
+
+// TestCasesHaveTests: each of the 57 cases of docs/cases.md names tests that are
+// there, or is one of the few that do not apply.
+func TestCasesHaveTests(t *testing.T) {
+	found, err := scan(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	page, err := os.ReadFile(root + "/docs/cases.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cases, without := 0, 0
+	for _, row := range regexp.MustCompile(`(?m)^\| (C[0-9].*?) \|.*\| (.*) \|$`).FindAllStringSubmatch(string(page), -1) {
+		n := casesIn(t, row[1])
+		cases += n
+		dir, named := "", 0
+		for _, m := range regexp.MustCompile("`(?:([a-z0-9/]+): )?(Test\\w+)`").FindAllStringSubmatch(row[2], -1) {
+			if m[1] != "" {
+				dir = m[1]
+			}
+			allThere(t, found, row[1], []string{dir + ": " + m[2]})
+			named++
+		}
+		if named == 0 && strings.Contains(row[2], "not applicable yet") {
+			without += n
+		} else if named == 0 && !strings.Contains(row[2], "the suite's") {
+			t.Errorf("%s: neither a test nor a reason", row[1])
+		}
+	}
+	if cases != 57 || without > 5 {
+		t.Errorf("%d cases, %d without a test", cases, without)
+	}
+}
+
+// casesIn counts the cases of "C01", "C11, C12" or "C30 - C32".
+func casesIn(t *testing.T, cell string) int {
+	t.Helper()
+	if first, last, ok := strings.Cut(cell, " - "); ok {
+		from, err := strconv.Atoi(first[1:])
+		to, err2 := strconv.Atoi(last[1:])
+		if err != nil || err2 != nil {
+			t.Fatal(cell)
+		}
+		return to - from + 1
+	}
+	return strings.Count(cell, "C")
 }
 
 func TestWriting(t *testing.T) {

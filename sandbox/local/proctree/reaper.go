@@ -17,10 +17,12 @@ import (
 // left to that part.
 const foreignGrace = 2 * time.Second
 
-// reapDelay gathers the ends of many processes into one look; longestPause
-// lies between two looks while trees live.
+// reapDelay gathers the ends of many processes into one look, firstDelay in
+// process 1, which is told of each; longestPause lies between two looks while
+// trees live.
 const (
 	reapDelay    = 10 * time.Millisecond
+	firstDelay   = time.Millisecond
 	longestPause = foreignGrace / 4
 )
 
@@ -34,14 +36,16 @@ type reaper struct {
 	pokes      chan struct{}
 	armed      atomic.Bool // a look is due, or a poke is on its way
 	signals    chan os.Signal
+	delay      time.Duration
 	quit       chan struct{}
 	done       sync.WaitGroup
 }
 
 func startReaper(tidy, busy func() bool) *reaper {
-	r := &reaper{tidy: tidy, busy: busy, pokes: make(chan struct{}, 1), signals: make(chan os.Signal, 1), quit: make(chan struct{})}
+	r := &reaper{tidy: tidy, busy: busy, pokes: make(chan struct{}, 1), signals: make(chan os.Signal, 1), delay: reapDelay, quit: make(chan struct{})}
 	if os.Getpid() == 1 {
 		signal.Notify(r.signals, syscall.SIGCHLD)
+		r.delay = firstDelay
 	}
 	r.done.Go(r.run)
 	return r
@@ -57,28 +61,40 @@ func (r *reaper) poke() {
 func (r *reaper) run() {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	for pause := reapDelay; ; {
+	pause := r.delay
+	due := time.Now()
+	// soon has the next look come in the delay, or when it comes anyway: a
+	// stream of ends must not put it off.
+	soon := func() {
+		pause = r.delay
+		if next := time.Now().Add(pause); due.IsZero() || next.Before(due) {
+			due = next
+			timer.Reset(pause)
+		}
+	}
+	for {
 		select {
 		case <-r.quit:
 			r.tidy()
 			return
 		case <-r.pokes:
+			soon()
 		case <-r.signals:
+			soon()
 		case <-timer.C:
+			due = time.Time{}
 			r.armed.Store(false) // what ends from here on pokes again
 			if !r.tidy() && !r.busy() {
-				pause = reapDelay
+				pause = r.delay
 				continue
 			}
 			if !r.armed.CompareAndSwap(false, true) {
 				continue // the poke is read next
 			}
 			pause = min(2*pause, longestPause)
+			due = time.Now().Add(pause)
 			timer.Reset(pause)
-			continue
 		}
-		pause = reapDelay
-		timer.Reset(pause)
 	}
 }
 
