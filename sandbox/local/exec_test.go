@@ -195,7 +195,7 @@ func TestHeadTail(t *testing.T) {
 					b.add(rest[:n])
 					rest = rest[n:]
 				}
-				got, omitted := b.bytes()
+				got, omitted := b.take()
 				expect := all
 				if int64(size) > limit {
 					expect = append(slices.Clone(all[:limit-limit/2]), all[int64(size)-limit/2:]...)
@@ -487,7 +487,7 @@ func TestOutputGrowsOnlyAsAllowed(t *testing.T) {
 			all = append(all, piece...)
 			b.add(piece)
 		}
-		got, omitted := b.bytes()
+		got, omitted := b.take()
 		if len(got) > budget || int64(len(got))+omitted != 40 || len(got) < min(budget, 16) {
 			t.Errorf("budget %d: kept %q, %d omitted", budget, got, omitted)
 		}

@@ -10,80 +10,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// headTail keeps the first and the last half of what is written to it and
-// counts what lies between. It holds no more than arrived, and no more than
-// grow, where set, allows.
-type headTail struct {
-	limit int64
-	grow  func(n int) bool
-	// full is set when grow has said no: then what is held is all there is
-	// room for.
-	full  bool
-	head  []byte
-	tail  []byte // a ring once it is full
-	next  int    // where the ring goes on
-	total int64
-}
-
-// headMax is the larger half of an odd limit.
-func (b *headTail) headMax() int64 { return b.limit - b.limit/2 }
-
-func (b *headTail) add(p []byte) {
-	b.total += int64(len(p))
-	if room := b.headMax() - int64(len(b.head)); room > 0 {
-		n := min(room, int64(len(p)))
-		b.head = b.extend(b.head, p[:n])
-		p = p[n:]
-	}
-	if size := int(b.limit / 2); len(p) > size {
-		p = p[len(p)-size:]
-	}
-	if room := int(b.limit/2) - len(b.tail); room > 0 && !b.full {
-		n := min(room, len(p))
-		before := len(b.tail)
-		b.tail = b.extend(b.tail, p[:n])
-		p = p[len(b.tail)-before:]
-	}
-	b.wrap(p)
-}
-
-// extend appends p to one half, unless there is no room for it.
-func (b *headTail) extend(half, p []byte) []byte {
-	if len(p) == 0 || b.full {
-		return half
-	}
-	if b.grow != nil && !b.grow(len(p)) {
-		b.full = true
-		return half
-	}
-	return append(half, p...)
-}
-
-// wrap writes p over what is oldest in the ring.
-func (b *headTail) wrap(p []byte) {
-	size := len(b.tail)
-	if len(p) > size {
-		p = p[len(p)-size:]
-	}
-	for len(p) > 0 {
-		n := copy(b.tail[b.next:], p)
-		b.next = (b.next + n) % size
-		p = p[n:]
-	}
-}
-
-// bytes returns what was kept and how much was not.
-func (b *headTail) bytes() ([]byte, int64) {
-	out := b.head
-	if len(b.tail) > 0 {
-		out = make([]byte, 0, len(b.head)+len(b.tail))
-		out = append(out, b.head...)
-		out = append(out, b.tail[b.next:]...)
-		out = append(out, b.tail[:b.next]...)
-	}
-	return out, b.total - int64(len(out))
-}
-
 // collector reads one output of a command until its end, and keeps what came
 // before it was told to drop.
 type collector struct {
@@ -98,7 +24,12 @@ type collector struct {
 }
 
 // readBuffers lends the buffers of collectors.
-type readBuffers struct{ pool sync.Pool }
+type readBuffers struct {
+	pool sync.Pool
+	// taking has long outputs be copied out of their mappings one by one, so
+	// that never more than one is there twice.
+	taking sync.Mutex
+}
 
 func (r *readBuffers) get() *[]byte {
 	if b, ok := r.pool.Get().(*[]byte); ok {
@@ -179,11 +110,21 @@ func (c *collector) drained() <-chan struct{} {
 }
 
 // finish returns what was kept; what comes later is dropped.
-func (c *collector) finish() ([]byte, int64) {
+func (c *collector) finish(buffers *readBuffers) ([]byte, int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.dropping = true
-	out, omitted := c.kept.bytes()
-	c.kept = headTail{}
-	return out, omitted
+	if c.kept.mapped != nil {
+		buffers.taking.Lock()
+		defer buffers.taking.Unlock()
+	}
+	return c.kept.take()
+}
+
+// discard drops what was kept and what comes later.
+func (c *collector) discard() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.dropping = true
+	c.kept.drop()
 }

@@ -140,9 +140,11 @@ func (r *run) result(ctx context.Context) (sandbox.ShellResult, error) {
 	switch {
 	case ctx.Err() != nil:
 		r.end()
+		r.discard()
 		return sandbox.ShellResult{}, sandbox.Cancelled(ctx, "exec", "")
 	case r.s.ctx.Err() != nil:
 		r.end()
+		r.discard()
 		return sandbox.ShellResult{}, &sandbox.Error{Kind: sandbox.KindUnavailable, Op: "exec", Reason: sandbox.ReasonDraining, Outcome: sandbox.OutcomeUnknown}
 	}
 	pending := !r.end()
@@ -186,8 +188,14 @@ func (r *run) fill(res *sandbox.ShellResult) {
 	if res.Duration == 0 {
 		res.Duration = time.Since(r.started)
 	}
-	res.Stdout, res.StdoutOmitted = r.stdout.finish()
-	res.Stderr, res.StderrOmitted = r.stderr.finish()
+	res.Stdout, res.StdoutOmitted = r.stdout.finish(&r.s.reads)
+	res.Stderr, res.StderrOmitted = r.stderr.finish(&r.s.reads)
+}
+
+// discard lets go of outputs that nobody will see.
+func (r *run) discard() {
+	r.stdout.discard()
+	r.stderr.discard()
 }
 
 // signalName returns a signal's name without SIG, its number where it has
