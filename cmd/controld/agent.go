@@ -10,7 +10,7 @@ import (
 )
 
 func (a *app) agentCommand() *cobra.Command {
-	agent := daemon.Agent{Version: version()}
+	agent := daemon.Agent{Version: version(), Keeper: keeper()}
 	var secret string
 	cmd := &cobra.Command{
 		Use:     "agent --listen URL --secret-sha256 HEX",

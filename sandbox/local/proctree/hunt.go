@@ -92,7 +92,7 @@ const orphanLooks = 50
 // orphans meets this process's orphans, which is much faster than meeting
 // all. It returns whether that is worth another look.
 func (h *hunt) orphans() (more bool) {
-	pids, _ := orphansOf(os.Getpid())
+	pids, _ := orphansOf(h.mark.homes())
 	for _, pid := range pids {
 		living, moved := h.meet(pid, true)
 		more = more || living || moved
@@ -121,7 +121,7 @@ func numbersOfAll() []int {
 // whether it was on its way, so that another look is due. near says that one
 // which is gone is taken for the tree's.
 func (h *hunt) meet(pid int, near bool) (living, moved bool) {
-	if h.others[pid] || pid == os.Getpid() {
+	if h.others[pid] || h.mark.spares(pid) {
 		return false, false
 	}
 	limit, err := limitOf(pid)

@@ -3,10 +3,12 @@
 package proctree
 
 import (
+	"errors"
 	"os"
 	"strings"
 	"sync"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -15,6 +17,7 @@ import (
 type walks struct {
 	record func(Remains) error // nil where marks tell what is left
 	marks  *marks
+	keeper *Keeper // nil: none
 	self   int
 	sid    int
 
@@ -31,7 +34,7 @@ func openWalk(o Options, m *marks) (*walks, error) {
 	if err := becomeSubreaper(); err != nil {
 		return nil, err
 	}
-	w := &walks{marks: m, self: os.Getpid(), trees: make(map[*walked]struct{})}
+	w := &walks{marks: m, keeper: o.Keeper, self: os.Getpid(), trees: make(map[*walked]struct{})}
 	w.sid, _ = unix.Getsid(0)
 	if m == nil {
 		w.record = o.Record
@@ -41,6 +44,10 @@ func openWalk(o Options, m *marks) (*walks, error) {
 
 func (w *walks) name() string { return KindSubreaper }
 func (w *walks) close()       {}
+
+// outside tells whether a session is none of a tree's: a first process is in
+// it until it has one of its own.
+func (w *walks) outside(sid int) bool { return sid == w.sid || w.keeper.is(sid) }
 
 // roots returns the first processes that have not been waited for.
 func (w *walks) roots() map[int]bool {
@@ -58,21 +65,15 @@ func (w *walks) roots() map[int]bool {
 }
 
 // start implements holder.
-func (w *walks) start(c Command) (*os.Process, group, error) {
+func (w *walks) start(c Command) (first, group, error) {
 	w.starting.RLock()
 	defer w.starting.RUnlock()
-	sys := &syscall.SysProcAttr{Setsid: true}
 	m := w.marks.next()
-	p, err := m.birth(func() (*os.Process, error) {
-		return os.StartProcess(c.Path, c.Args, &os.ProcAttr{Dir: c.Dir, Env: c.Env, Files: c.Files, Sys: sys})
-	})
+	p, root, err := w.birth(c, m)
 	if err != nil {
 		return nil, nil, err
 	}
-	t := &walked{all: w, mark: m, root: key{pid: p.Pid}, members: make(map[key]bool), recorded: make(map[key]bool), sessions: map[int]bool{p.Pid: true}, quit: make(chan struct{})}
-	if line, ok := readProc(p.Pid); ok { // not waited for yet, so it is there
-		t.root = line.key
-	}
+	t := &walked{all: w, mark: m, root: root, members: make(map[key]bool), recorded: make(map[key]bool), sessions: map[int]bool{root.pid: true}, quit: make(chan struct{})}
 	for _, entry := range c.Env {
 		if strings.HasPrefix(entry, "HOME=") {
 			t.env = entry
@@ -85,6 +86,35 @@ func (w *walks) start(c Command) (*os.Process, group, error) {
 	t.watching.Go(t.watch)
 	return p, t, nil
 }
+
+// birth starts a process, by the keeper where there is one.
+func (w *walks) birth(c Command, m mark) (first, key, error) {
+	k, err := w.keeper.start(c, m)
+	if err == nil {
+		return k, k.key, nil
+	}
+	if errors.Is(err, ErrLost) {
+		newHunt(m, true).empty(time.Now().Add(lostPatience))
+	}
+	if !errors.Is(err, errNoKeeper) {
+		return nil, key{}, err
+	}
+	sys := &syscall.SysProcAttr{Setsid: true}
+	p, err := m.birth(func() (*os.Process, error) {
+		return os.StartProcess(c.Path, c.Args, &os.ProcAttr{Dir: c.Dir, Env: c.Env, Files: c.Files, Sys: sys})
+	})
+	if err != nil {
+		return nil, key{}, err
+	}
+	if line, ok := readProc(p.Pid); ok { // not waited for yet, so it is there
+		return child{p}, line.key, nil
+	}
+	return child{p}, key{pid: p.Pid}, nil
+}
+
+// lostPatience is how long a start that failed halfway waits for the end of
+// what it began.
+const lostPatience = time.Second
 
 // view is the process table, arranged.
 type view struct {
@@ -124,13 +154,22 @@ func (w *walks) update() {
 			}
 		}
 	}
-	for _, p := range v.children[w.self] {
-		if w.marks != nil || taken[p.pid] || p.sid == w.sid || !p.live() {
-			continue
-		}
-		for t := range w.trees {
-			if p.start >= t.root.start && p.hasEnv(t.env) {
-				t.adopt(v, p)
+	if w.marks == nil {
+		w.adoptOrphans(v, taken)
+	}
+}
+
+// adoptOrphans gives each tree the orphans that have its environment.
+func (w *walks) adoptOrphans(v view, taken map[int]bool) {
+	for _, home := range w.keeper.homes() {
+		for _, p := range v.children[home] {
+			if taken[p.pid] || w.outside(p.sid) || !p.live() {
+				continue
+			}
+			for t := range w.trees {
+				if p.start >= t.root.start && p.hasEnv(t.env) {
+					t.adopt(v, p)
+				}
 			}
 		}
 	}
@@ -143,7 +182,7 @@ func (w *walks) adoptMarked(v view) {
 	}
 	for _, p := range v.all {
 		limit, err := limitOf(p.pid)
-		if err != nil || p.pid == w.self {
+		if err != nil || w.marks.spares(p.pid) {
 			continue
 		}
 		for t := range w.trees {
