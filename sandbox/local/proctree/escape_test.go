@@ -61,10 +61,14 @@ func (g *immortal) waitEmpty(patience time.Duration) bool {
 // being asked again.
 func TestKillsOn(t *testing.T) {
 	forests(t, func(t *testing.T, f *Forest) {
-		tree, out := start(t, f, "sleep 300 & echo $!; wait")
+		started, out := start(t, f, "sleep 300 & echo $!; wait")
 		pid := printed(t, out, 1)[0]
-		g := &immortal{group: tree.group, free: make(chan struct{})}
-		tree.group = g
+		g := &immortal{group: started.group, free: make(chan struct{})}
+		tree := &Tree{forest: f, first: started.first, group: g, exited: started.exited, quit: make(chan struct{})}
+		f.mu.Lock()
+		f.trees[tree] = struct{}{}
+		delete(f.trees, started)
+		f.mu.Unlock()
 		for range 3 {
 			if tree.End(0, time.Millisecond) {
 				t.Fatal("a tree that lives is called empty")

@@ -16,7 +16,7 @@ import (
 //	keep REMAINS, drop REMAINS               (JSON)
 //	start ID MARK PATH N ARG... ENV...       with the files and the directory
 //	ready
-//	started ID PID START
+//	started ID PID
 //	failed ID ERRNO
 //	exited ID STATUS
 const (

@@ -7,12 +7,15 @@ import (
 	"math"
 	"os"
 	"os/signal"
+	"runtime"
 	"runtime/debug"
 	"slices"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -34,13 +37,22 @@ func Keep() int {
 	if becomeSubreaper() != nil {
 		return 1
 	}
-	k := &keeping{nested: bareLimit(), roots: make(map[int]string), early: make(map[int]unix.WaitStatus), born: make(chan struct{}, 1)}
-	debug.FreeOSMemory() // what a program needs to begin is more than it needs here
-	go k.reap()
-	k.tell("ready")
-	for k.serve() {
+	born, err := unix.Eventfd(0, unix.EFD_CLOEXEC)
+	if err != nil {
+		return 1
 	}
-	k.finish()
+	k := &keeping{nested: bareLimit(), roots: make(map[int]string), early: make(map[int]unix.WaitStatus), born: born}
+	debug.FreeOSMemory() // what a program needs to begin is more than it needs here
+	k.tell("ready")
+	go func() {
+		for k.serve() {
+		}
+		k.finish()
+		k.over.Store(true)
+		k.wake()
+	}()
+	runtime.LockOSThread() // the first one, which the kernel tells of a child's end
+	k.reap()
 	return 0
 }
 
@@ -70,8 +82,10 @@ func bareLimit() (nested bool) {
 // and no report waits for that.
 type keeping struct {
 	nested  bool
-	remains []Remains     // what else goes in the end
-	born    chan struct{} // says that there may be a child again
+	remains []Remains // what else goes in the end
+	born    int       // an eventfd that says that there may be a child again
+
+	over atomic.Bool // nothing is left to wait for
 
 	mu       sync.Mutex
 	roots    map[int]string // the ids of the first processes, by number
@@ -206,29 +220,27 @@ func (k *keeping) begin() {
 }
 
 // began ends what begin began and reports the process, if it is one, and that
-// it has ended, if it has. One that lives is not waited for meanwhile, so what
-// is read of it is its own.
+// it has ended, if it has.
 func (k *keeping) began(pid int, id string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if pid != 0 {
-		status, over := k.early[pid]
-		var p proc
-		if !over {
-			p, _ = readProc(pid)
-			k.roots[pid] = id
-		}
-		k.tell("started", id, strconv.Itoa(pid), strconv.FormatUint(p.start, 10))
-		if over {
+		k.tell("started", id, strconv.Itoa(pid))
+		if status, over := k.early[pid]; over {
 			k.tell("exited", id, strconv.Itoa(int(status)))
+		} else {
+			k.roots[pid] = id
 		}
 	}
 	k.starting = false
 	clear(k.early)
-	select {
-	case k.born <- struct{}{}:
-	default:
-	}
+	k.wake()
+}
+
+// wake has reap look again.
+func (k *keeping) wake() {
+	one := [8]byte{1}
+	unix.Write(k.born, one[:])
 }
 
 // markOf returns the mark that a forest has given to a tree.
@@ -239,19 +251,39 @@ func (k *keeping) markOf(value uint64) mark {
 	return mark{marks: &marks{base: value &^ numbers, nested: k.nested}, value: value}
 }
 
-// reap waits for all that ends here, for the life of the process.
+// reap waits for all that ends here, until all is over. It takes a
+// status only when it can report it at once: when this process is killed, one
+// that was not taken goes to the process above.
 func (k *keeping) reap() {
 	for {
+		pid, err := nextEnd()
+		if k.over.Load() {
+			return
+		}
+		if err != nil { // only a start makes one
+			var count [8]byte
+			unix.Read(k.born, count[:])
+			continue
+		}
 		var status unix.WaitStatus
-		pid, err := unix.Wait4(-1, &status, 0, nil)
-		switch err {
-		case nil:
+		if n, _ := unix.Wait4(pid, &status, 0, nil); n == pid {
 			k.ended(pid, status)
-		case unix.EINTR:
-		default: // no child is left, so only a start makes one
-			<-k.born
 		}
 	}
+}
+
+// nextEnd waits until a child has ended and returns its number. That is in the
+// part of the kernel's answer which package unix does not name: behind three
+// words of four bytes, aligned to a pointer's size.
+func nextEnd() (pid int, err error) {
+	var info unix.Siginfo
+	err = unix.EINTR
+	for err == unix.EINTR {
+		err = unix.Waitid(unix.P_ALL, 0, &info, unix.WEXITED|unix.WNOWAIT, nil)
+	}
+	const word = unsafe.Sizeof(uintptr(0))
+	at := (3*4 + word - 1) / word * word
+	return int(*(*int32)(unsafe.Add(unsafe.Pointer(&info), at))), err
 }
 
 // ended reports a first process's end; others are orphans, or are not known

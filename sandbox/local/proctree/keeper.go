@@ -30,6 +30,7 @@ type Keeper struct {
 	path string
 	args []string
 	pid  atomic.Int64 // of the process, 0 while there is none
+	here atomic.Bool  // orphans may have come to this process, too
 
 	mu      sync.Mutex
 	link    *link // to the process; nil before the first
@@ -68,15 +69,20 @@ func (k *Keeper) Close() {
 // is tells whether a number is the keeper's.
 func (k *Keeper) is(pid int) bool { return k != nil && k.pid.Load() == int64(pid) }
 
-// homes are the processes that orphans come to: this one and its keeper.
+// homes are the processes that orphans come to: the keeper, and this one once
+// it has had to do without.
 func (k *Keeper) homes() []int {
-	pids := []int{os.Getpid()}
-	if k != nil {
-		if pid := k.pid.Load(); pid != 0 {
-			pids = append(pids, int(pid))
-		}
+	if k == nil {
+		return []int{os.Getpid()}
 	}
-	return pids
+	switch pid := int(k.pid.Load()); {
+	case pid == 0:
+		return []int{os.Getpid()}
+	case k.here.Load():
+		return []int{os.Getpid(), pid}
+	default:
+		return []int{pid}
+	}
 }
 
 // keep has what this process would leave sweep when it dies.
@@ -149,6 +155,7 @@ func (k *Keeper) start(c Command, m mark) (*kept, error) {
 	l, err := k.current()
 	k.mu.Unlock()
 	if err != nil {
+		k.here.Store(true)
 		return nil, err
 	}
 	return l.start(c, m)

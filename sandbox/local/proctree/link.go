@@ -50,8 +50,10 @@ func dialKeeper(k *Keeper) (*link, error) {
 	}
 	defer null.Close()
 	proc, err := os.StartProcess(k.path, k.args, &os.ProcAttr{
-		Dir:   "/",
-		Env:   []string{"GOMAXPROCS=2", "GOGC=20"}, // it does little, and should be small
+		Dir: "/",
+		// It should be small. With more turns than goroutines none of these
+		// waits for another's.
+		Env:   []string{"GOGC=20", "GOMAXPROCS=4"},
 		Files: []*os.File{null, null, null, theirs},
 		Sys:   &syscall.SysProcAttr{Setsid: true},
 	})
@@ -93,6 +95,7 @@ func (l *link) listen() {
 	l.proc.Kill() // or it would have no one to report to
 	l.proc.Wait()
 	l.conn.Close()
+	l.keeper.here.Store(true)
 	l.keeper.pid.CompareAndSwap(int64(l.proc.Pid), 0)
 	close(l.gone)
 }
@@ -105,24 +108,14 @@ func (l *link) handle(words []string) bool {
 		l.ready = true
 		return true
 	}
-	var numbers []uint64
-	for _, w := range words[min(2, len(words)):] {
-		n, err := strconv.ParseUint(w, 10, 64)
-		if err != nil {
-			return false
-		}
-		numbers = append(numbers, n)
-	}
-	if len(numbers) == 0 {
+	if len(words) != 3 {
 		return false
 	}
+	number, err := strconv.ParseUint(words[2], 10, 32)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	k := l.kept[words[1]]
-	if k == nil {
-		return false
-	}
-	return k.report(words[0], numbers)
+	return err == nil && k != nil && k.report(words[0], number)
 }
 
 func (l *link) lost() bool {
@@ -206,23 +199,24 @@ type kept struct {
 	id     string
 	begun  chan error // gets one value
 	exited chan struct{}
+	key    key // set by await
 
-	key    key                // once begun
+	pid    int                // once begun
 	status syscall.WaitStatus // once exited
 }
 
 // report takes what the keeper says of the process; false when it makes no
 // sense. The caller holds the link's lock.
-func (k *kept) report(what string, numbers []uint64) bool {
+func (k *kept) report(what string, number uint64) bool {
 	switch {
-	case what == "started" && len(numbers) == 2 && k.key.pid == 0:
-		k.key = key{int(numbers[0]), numbers[1]}
+	case what == "started" && k.pid == 0 && number != 0:
+		k.pid = int(number)
 		k.begun <- nil
 		return true
-	case what == "failed" && k.key.pid == 0:
-		k.begun <- syscall.Errno(numbers[0])
-	case what == "exited" && k.key.pid != 0:
-		k.status = syscall.WaitStatus(numbers[0])
+	case what == "failed" && k.pid == 0:
+		k.begun <- syscall.Errno(number)
+	case what == "exited" && k.pid != 0:
+		k.status = syscall.WaitStatus(number)
 		close(k.exited)
 	default:
 		return false
@@ -250,6 +244,10 @@ func (k *kept) await(path string) error {
 	}
 	if err != nil {
 		return &os.PathError{Op: "fork/exec", Path: path, Err: err}
+	}
+	k.key = key{pid: k.pid}
+	if p, ok := readProc(k.pid); ok && p.ppid == k.link.proc.Pid { // else it has ended
+		k.key = p.key
 	}
 	return nil
 }
