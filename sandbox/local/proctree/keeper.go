@@ -66,16 +66,21 @@ func (k *Keeper) Close() {
 	}
 }
 
+// number is the process's, 0 while there is none.
+func (k *Keeper) number() int {
+	if k == nil {
+		return 0
+	}
+	return int(k.pid.Load())
+}
+
 // is tells whether a number is the keeper's.
-func (k *Keeper) is(pid int) bool { return k != nil && k.pid.Load() == int64(pid) }
+func (k *Keeper) is(pid int) bool { return pid != 0 && k.number() == pid }
 
 // homes are the processes that orphans come to: the keeper, and this one once
 // it has had to do without.
 func (k *Keeper) homes() []int {
-	if k == nil {
-		return []int{os.Getpid()}
-	}
-	switch pid := int(k.pid.Load()); {
+	switch pid := k.number(); {
 	case pid == 0:
 		return []int{os.Getpid()}
 	case k.here.Load():
@@ -83,6 +88,18 @@ func (k *Keeper) homes() []int {
 	default:
 		return []int{pid}
 	}
+}
+
+// marked tells whether a limit of file locks is a mark of one of the forests.
+func (k *Keeper) marked(limit uint64) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for r := range k.remains {
+		if r.Mark != 0 && limit&^numbers == r.Mark {
+			return true
+		}
+	}
+	return false
 }
 
 // keep has what this process would leave sweep when it dies.

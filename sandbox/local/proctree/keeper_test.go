@@ -11,6 +11,7 @@ import (
 	"syscall"
 	"testing"
 	"testing/iotest"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -177,6 +178,45 @@ func TestKeeperCloses(t *testing.T) {
 		t.Error(err)
 	}
 	f.keeper.Close()
+}
+
+// TestUnmarkedOrphan: what has taken its mark off and has no parent any more
+// falls with a tree that is told to end and was there before it. What is
+// another forest's, or another tree's, does not.
+func TestUnmarkedOrphan(t *testing.T) {
+	const stay = "setsid -f sh -c 'echo $$; exec sleep 300'"
+	f := openKept(t)
+	if f.marks == nil {
+		t.Skip("no marks here")
+	}
+	second, err := Open(Options{Walk: true, Keeper: f.keeper})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer second.Close(patience)
+	one, out := start(t, f, stay+"; echo $$; sleep 300")
+	pids := printed(t, out, 2)
+	two, out := start(t, second, stay+"; echo $$; sleep 300")
+	pids = append(pids, printed(t, out, 2)...)
+	for _, grace := range []time.Duration{0, 50 * time.Millisecond} {
+		tree, out := start(t, f, "(ulimit -w 5 2>/dev/null || ulimit -x 5; env -i "+stay+"); sleep 300")
+		pid := printed(t, out, 1)[0]
+		if !tree.End(grace, patience) || lives(pid) {
+			t.Errorf("grace %v: survived", grace)
+		}
+		tree.Release()
+	}
+	for _, pid := range pids {
+		if !lives(pid) {
+			t.Errorf("%d was killed with a tree that is not its own", pid)
+		}
+	}
+	for _, tree := range []*Tree{one, two} {
+		if !tree.End(0, patience) {
+			t.Error("survived")
+		}
+		tree.Release()
+	}
 }
 
 func TestFrames(t *testing.T) {

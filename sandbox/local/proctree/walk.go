@@ -156,6 +156,31 @@ func (w *walks) update() {
 	}
 	if w.marks == nil {
 		w.adoptOrphans(v, taken)
+	} else {
+		w.adoptUnmarked(v, taken)
+	}
+}
+
+// adoptUnmarked gives the keeper's orphans that bear no mark to a tree that is
+// told to end and was there before them. They were of a tree, nobody knows of
+// which, and have taken the mark off on purpose.
+func (w *walks) adoptUnmarked(v view, taken map[int]bool) {
+	home := w.keeper.number()
+	if home == 0 {
+		return
+	}
+	for _, p := range v.children[home] {
+		if taken[p.pid] || w.outside(p.sid) || !p.live() {
+			continue
+		}
+		if limit, err := limitOf(p.pid); err != nil || w.keeper.marked(limit.Cur) || w.keeper.marked(limit.Max) {
+			continue
+		}
+		for t := range w.trees {
+			if t.ending && p.start >= t.root.start {
+				t.adopt(v, p)
+			}
+		}
 	}
 }
 

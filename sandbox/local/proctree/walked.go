@@ -21,6 +21,7 @@ type walked struct {
 
 	// Guarded by all.mu.
 	waited   bool
+	ending   bool // was told to end
 	killing  bool
 	members  map[key]bool // true: not a zombie when last seen
 	recorded map[key]bool // leaders of sessions
@@ -193,6 +194,9 @@ func (t *walked) gone() bool {
 // signal implements group. Parents come first: a shell that sees its child
 // end before the signal has reached it would go on to its next command.
 func (t *walked) signal(sig syscall.Signal) {
+	t.all.mu.Lock()
+	t.ending = true
+	t.all.mu.Unlock()
 	for _, k := range parentsFirst(t.living(), parentOf) {
 		k.send(sig)
 	}
