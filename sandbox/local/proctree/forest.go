@@ -59,7 +59,7 @@ type Forest struct {
 	stop   func() // undoes the signal set-up
 
 	keeper *Keeper   // nil: none
-	left   []Remains // what it was told
+	left   []Remains // what it is told
 
 	hurry chan struct{} // closed: no grace any more
 	urged sync.Once
@@ -102,7 +102,8 @@ type group interface {
 type Command struct {
 	Path string
 	Args []string
-	Env  []string
+	// Env is the whole environment, not nil.
+	Env []string
 	// Dir is the directory to start in.
 	Dir string
 	// Files are the descriptors 0, 1, 2.
@@ -115,8 +116,11 @@ func Open(o Options) (*Forest, error) {
 	f := &Forest{trees: make(map[*Tree]struct{}), hurry: make(chan struct{}), marks: openMarks(o.Env), keeper: o.Keeper}
 	o.Record = f.noting(o.Record)
 	if err := f.open(o); err != nil {
-		f.forget()
 		return nil, err
+	}
+	// Not before: a keeper would stand in the way of handing controllers down.
+	for _, r := range f.left {
+		f.keeper.keep(r)
 	}
 	f.reaper = startReaper(newOrphanage(f.roots, f.marks.all()).tidy, f.busy)
 	f.stop = unignore()
@@ -152,20 +156,17 @@ func (f *Forest) open(o Options) error {
 	return nil
 }
 
-// noting returns a Record that tells the keeper as well. What grew from single
-// processes it need not be told of.
+// noting returns a Record that remembers what the keeper has to be told. What
+// grew from single processes it need not be.
 func (f *Forest) noting(record func(Remains) error) func(Remains) error {
 	return func(r Remains) error {
-		if record != nil {
-			if err := record(r); err != nil {
-				return err
-			}
-		}
 		if r.PID == 0 {
 			f.left = append(f.left, r)
-			f.keeper.keep(r)
 		}
-		return nil
+		if record == nil {
+			return nil
+		}
+		return record(r)
 	}
 }
 
