@@ -39,7 +39,8 @@ func Keep() int {
 	if err != nil {
 		return 1
 	}
-	k := &keeping{nested: bareLimit(), roots: make(map[int]string), early: make(map[int]unix.WaitStatus), born: born}
+	k := &keeping{nested: bareLimit(), roots: make(map[int]string), born: born}
+	k.settled.L = &k.mu
 	debug.FreeOSMemory() // what a program needs to begin is more than it needs here
 	k.tell("ready")
 	go func() {
@@ -88,7 +89,7 @@ type keeping struct {
 	mu       sync.Mutex
 	roots    map[int]string // the ids of the first processes, by number
 	starting bool
-	early    map[int]unix.WaitStatus // of what ended while one was started
+	settled  sync.Cond // starting has become false
 }
 
 // serve does the next thing that the socket asks for; false at its end.
@@ -217,21 +218,16 @@ func (k *keeping) begin() {
 	k.starting = true
 }
 
-// began ends what begin began and reports the process, if it is one, and that
-// it has ended, if it has.
+// began ends what begin began and reports the process, if it is one.
 func (k *keeping) began(pid int, id string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if pid != 0 {
+		k.roots[pid] = id
 		k.tell("started", id, strconv.Itoa(pid))
-		if status, over := k.early[pid]; over {
-			k.tell("exited", id, strconv.Itoa(int(status)))
-		} else {
-			k.roots[pid] = id
-		}
 	}
 	k.starting = false
-	clear(k.early)
+	k.settled.Broadcast()
 	k.wake()
 }
 

@@ -12,9 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// reap waits for all that ends here, until all is over. It takes a status only
-// when it can report it at once: when this process is killed, one that was not
-// taken goes to the process above.
+// reap waits for all that ends here, until all is over.
 func (k *keeping) reap() {
 	for {
 		pid, err := nextEnd()
@@ -26,10 +24,7 @@ func (k *keeping) reap() {
 			unix.Read(k.born, count[:])
 			continue
 		}
-		var status unix.WaitStatus
-		if n, _ := unix.Wait4(pid, &status, 0, nil); n == pid {
-			k.ended(pid, status)
-		}
+		k.collect(pid)
 	}
 }
 
@@ -47,20 +42,24 @@ func nextEnd() (pid int, err error) {
 	return int(*(*int32)(unsafe.Add(unsafe.Pointer(&info), at))), err
 }
 
-// ended reports a first process's end; others are orphans, or are not known
-// yet.
-func (k *keeping) ended(pid int, status unix.WaitStatus) {
+// collect waits for what has ended and reports it if it is a first process. One
+// that is not known may be the one that is being started, and is left until it
+// has been reported: when this process is killed, what it has not waited for
+// goes to the process above, with its status.
+func (k *keeping) collect(pid int) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	id, ok := k.roots[pid]
-	if !ok {
-		if k.starting {
-			k.early[pid] = status
-		}
+	for k.starting && k.roots[pid] == "" {
+		k.settled.Wait()
+	}
+	var status unix.WaitStatus
+	if n, _ := unix.Wait4(pid, &status, 0, nil); n != pid {
 		return
 	}
-	delete(k.roots, pid)
-	k.tell("exited", id, strconv.Itoa(int(status)))
+	if id := k.roots[pid]; id != "" {
+		delete(k.roots, pid)
+		k.tell("exited", id, strconv.Itoa(int(status)))
+	}
 }
 
 // finish kills what has grown from this process until nothing is left: all that

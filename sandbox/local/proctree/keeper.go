@@ -11,8 +11,9 @@ import (
 	"time"
 )
 
-// ErrLost is returned by Start when the keeper died over it: whether the
-// command began is not known; nothing of it lives on.
+// ErrLost is returned by Start when the keeper died over it and the process is
+// not to be found: whether it began is not known; nothing of it lives on. A
+// tree's state is ErrLost when the keeper took the status with it.
 var ErrLost = errors.New("proctree: the process that starts commands was killed")
 
 // errNoKeeper says that there is no keeper to start anything.

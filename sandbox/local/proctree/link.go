@@ -246,7 +246,8 @@ func (k *kept) await(path string) error {
 		return &os.PathError{Op: "fork/exec", Path: path, Err: err}
 	}
 	k.key = key{pid: k.pid}
-	if p, ok := readProc(k.pid); ok && p.ppid == k.link.proc.Pid { // else it has ended
+	// Else it has ended. It is here already if the keeper has, too.
+	if p, ok := readProc(k.pid); ok && (p.ppid == k.link.proc.Pid || p.ppid == os.Getpid()) {
 		k.key = p.key
 	}
 	return nil

@@ -94,6 +94,9 @@ func (w *walks) birth(c Command, m mark) (first, key, error) {
 		return k, k.key, nil
 	}
 	if errors.Is(err, ErrLost) {
+		if p, root, ok := w.foundling(m); ok {
+			return p, root, nil
+		}
 		newHunt(m, true).empty(time.Now().Add(lostPatience))
 	}
 	if !errors.Is(err, errNoKeeper) {
@@ -110,6 +113,26 @@ func (w *walks) birth(c Command, m mark) (first, key, error) {
 		return child{p}, line.key, nil
 	}
 	return child{p}, key{pid: p.Pid}, nil
+}
+
+// foundling returns the process that a keeper had started when it died, before
+// it could say so: the first of what bears the mark, and a child of this
+// process by now.
+func (w *walks) foundling(m mark) (first, key, bool) {
+	pids, _ := childrenOf(w.self)
+	var root proc
+	for _, pid := range pids {
+		p, ok := readProc(pid)
+		if ok && p.ppid == w.self && m.on(pid) && (root.pid == 0 || p.start < root.start) {
+			root = p
+		}
+	}
+	if root.pid == 0 {
+		return nil, key{}, false
+	}
+	m.put(root.pid)
+	p, err := os.FindProcess(root.pid)
+	return child{p}, root.key, err == nil
 }
 
 // lostPatience is how long a start that failed halfway waits for the end of
