@@ -130,7 +130,6 @@ func Open(o Options) (*Forest, error) {
 // open finds out how trees can be held.
 func (f *Forest) open(o Options) error {
 	if f.marks != nil {
-		f.marks.keeper = o.Keeper
 		if err := o.Record(Remains{Mark: f.marks.base, Env: o.Env}); err != nil {
 			return err
 		}

@@ -38,6 +38,8 @@ func openWalk(o Options, m *marks) (*walks, error) {
 	w.sid, _ = unix.Getsid(0)
 	if m == nil {
 		w.record = o.Record
+	} else {
+		m.keeper = o.Keeper
 	}
 	return w, nil
 }
