@@ -17,8 +17,9 @@
 // Either way each tree's processes inherit a mark, see marks, by which those
 // are found that left cgroup, session, parent and environment behind, also
 // after this process has died. They are born with it: trees that have cgroups
-// side by side, told apart by slots until each has its own mark. A tree is called empty only after looks that
-// can have missed nothing; what outlives the given time is killed on.
+// side by side, told apart by slots until each has its own mark. A tree is
+// called empty only after looks that can have missed nothing; what outlives the
+// given time is killed on.
 //
 // A process that sets its own limit of file locks on purpose, after it has left
 // everything else, gets away until the keeper ends; with one it falls, too, with

@@ -68,7 +68,6 @@ func TestKeeperIsTheParent(t *testing.T) {
 func TestKeeperIsKilled(t *testing.T) {
 	f := openKept(t)
 	for range 3 {
-		// They are in this order: orphan, first process of another tree, the killer.
 		orphan, out := start(t, f, "(setsid sh -c 'echo $$; exec sleep 300' >&1 &); read line <&2")
 		pids := printed(t, out, 1)
 		<-orphan.Exited()
