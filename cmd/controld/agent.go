@@ -10,7 +10,7 @@ import (
 )
 
 func (a *app) agentCommand() *cobra.Command {
-	agent := daemon.Agent{Version: version()}
+	agent := daemon.Agent{Version: version(), Keeper: keeper()}
 	var secret string
 	var traceable bool
 	cmd := &cobra.Command{

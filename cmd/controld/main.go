@@ -10,11 +10,24 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
+
+	"github.com/controld/controld/sandbox/local"
 )
 
 func main() {
+	if len(os.Args) == 2 && os.Args[1] == keepWord {
+		os.Exit(local.Keep())
+	}
 	os.Exit(run(os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 }
+
+// keepWord is the argument with which this program does nothing but end the
+// commands of a daemon that was killed.
+const keepWord = "__keep"
+
+// keeper is the command line for that: this very program, wherever it is by
+// now.
+func keeper() []string { return []string{"/proc/self/exe", os.Args[0], keepWord} }
 
 // app is what every command has at hand.
 type app struct {

@@ -57,7 +57,7 @@ func (a *app) serve(cmd *cobra.Command, dev bool, file string) error {
 	}
 	sig := newSignals()
 	defer sig.stop()
-	opts := daemon.Options{Version: version(), Log: a.stderr, Drain: sig.drain, Reload: sig.reload, Load: load}
+	opts := daemon.Options{Version: version(), Log: a.stderr, Drain: sig.drain, Reload: sig.reload, Load: load, Keeper: keeper()}
 	if secret != "" {
 		opts.Ready = func(r daemon.Ready) { a.leaveClient(r, secret) }
 	}

@@ -3,12 +3,12 @@ package main
 // commandFaults let a command live on, or see what is the daemon's.
 var commandFaults = []mutant{
 	{"kill_child_only", test{"./sandbox/sandboxtest", "TestLocal/cgroups_auto/tree/timeout_ends_plain"}, []edit{
-		{"sandbox/local/proctree/tree.go", "	t.group.kill()\n	t.proc.Kill()", "	t.proc.Kill()"},
+		{"sandbox/local/proctree/tree.go", "	t.group.kill()\n	t.first.kill()", "	t.first.kill()"},
 		{"sandbox/local/proctree/tree.go", "		t.group.signal(syscall.SIGTERM)\n", ""},
 	}},
 	{"kill_group_only", test{"./sandbox/sandboxtest", "TestLocal/cgroups_auto/tree/timeout_ends_setsid"}, []edit{
-		{"sandbox/local/proctree/tree.go", "	t.group.kill()\n	t.proc.Kill()", "	syscall.Kill(-t.proc.Pid, syscall.SIGKILL)"},
-		{"sandbox/local/proctree/tree.go", "		t.group.signal(syscall.SIGTERM)\n", "		syscall.Kill(-t.proc.Pid, syscall.SIGTERM)\n"},
+		{"sandbox/local/proctree/tree.go", "	t.group.kill()\n	t.first.kill()", "	syscall.Kill(-t.first.number(), syscall.SIGKILL)"},
+		{"sandbox/local/proctree/tree.go", "		t.group.signal(syscall.SIGTERM)\n", "		syscall.Kill(-t.first.number(), syscall.SIGTERM)\n"},
 	}},
 	{"wait_blocks_on_pipe", test{"./sandbox/local", "TestAnswerComesBeforeTheChildEnds/auto"}, []edit{
 		{"sandbox/local/run.go", "	if r.outputEnds(timer.C) {", "	if r.outputEnds(nil) {"},

@@ -34,9 +34,9 @@ func TestNothingBareSurvives(t *testing.T) {
 
 // TestCloseKillsTheBare leaves detached processes behind finished commands.
 func TestCloseKillsTheBare(t *testing.T) {
-	for _, c := range []Cgroups{CgroupsAuto, CgroupsOff} {
-		t.Run(string(c), func(t *testing.T) {
-			s := must(New(Options{DefaultCwd: t.TempDir(), Cgroups: c}))
+	for _, k := range allKinds {
+		t.Run(k.name, func(t *testing.T) {
+			s := must(New(Options{DefaultCwd: t.TempDir(), Cgroups: k.cgroups, Keeper: k.keeper(t)}))
 			dir := s.opts.DefaultCwd
 			for n := range 3 {
 				res := sh(t, s, fmt.Sprintf("env -i setsid -f sh -c 'echo $$ >>pids; exec sleep 300' >/dev/null 2>&1; while [ ! -e pids ] || [ $(wc -l <pids) -lt %d ]; do sleep 0.01; done", n+1), sandbox.ExecOptions{})
@@ -112,10 +112,10 @@ func TestRelayInTheBackground(t *testing.T) {
 	if _, err := exec.LookPath("perl"); err != nil {
 		t.Skip("the relay needs perl")
 	}
-	for _, c := range []Cgroups{CgroupsAuto, CgroupsOff} {
-		t.Run(string(c), func(t *testing.T) {
-			s := must(New(Options{DefaultCwd: t.TempDir(), Cgroups: c}))
-			word := fmt.Sprintf("background-%s-%d", c, os.Getpid())
+	for _, k := range allKinds {
+		t.Run(k.name, func(t *testing.T) {
+			s := must(New(Options{DefaultCwd: t.TempDir(), Cgroups: k.cgroups, Keeper: k.keeper(t)}))
+			word := fmt.Sprintf("background-%s-%d", k.name, os.Getpid())
 			res := sh(t, s, fmt.Sprintf(relay, word)+" >/dev/null 2>&1 & while [ ! -e going ]; do sleep 0.01; done", sandbox.ExecOptions{})
 			if !res.Background {
 				t.Errorf("%+v", res)
@@ -225,10 +225,10 @@ func TestMarkIsAllThatChildrenSee(t *testing.T) {
 // TestCloseCutsTheGrace: a command that may take an hour to end holds nothing
 // up.
 func TestCloseCutsTheGrace(t *testing.T) {
-	for _, c := range []Cgroups{CgroupsAuto, CgroupsOff} {
-		t.Run(string(c), func(t *testing.T) {
+	for _, k := range allKinds {
+		t.Run(k.name, func(t *testing.T) {
 			t.Parallel()
-			s := must(New(Options{DefaultCwd: t.TempDir(), Cgroups: c}))
+			s := must(New(Options{DefaultCwd: t.TempDir(), Cgroups: k.cgroups, Keeper: k.keeper(t)}))
 			done := make(chan error)
 			go func() {
 				_, err := s.Exec(bg(), "trap '' TERM; echo $$ >>pids; while :; do sleep 1; done", sandbox.ExecOptions{KillGrace: sandbox.Some(time.Hour)})

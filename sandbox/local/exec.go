@@ -54,8 +54,12 @@ func (s *Sandbox) Exec(ctx context.Context, command string, opts sandbox.ExecOpt
 // for telling what was wrong with it.
 func (s *Sandbox) startIn(ctx context.Context, command string, plan plan, cwd string) (*run, error) {
 	if cwd == "" && ctx.Err() == nil {
-		if r, err := s.startRun(command, plan, s.opts.DefaultCwd); err == nil {
+		r, err := s.startRun(command, plan, s.opts.DefaultCwd)
+		if err == nil {
 			return r, nil
+		}
+		if errors.Is(err, proctree.ErrLost) { // once is enough
+			return nil, errLost()
 		}
 	}
 	dir, err := s.execDir(cwd)
@@ -143,6 +147,9 @@ func startError(err error, dir int, cwd string) error {
 	if errors.Is(err, proctree.ErrClosed) {
 		return &sandbox.Error{Kind: sandbox.KindUnavailable, Op: "exec", Reason: sandbox.ReasonDraining, Outcome: sandbox.OutcomeNone}
 	}
+	if errors.Is(err, proctree.ErrLost) {
+		return errLost()
+	}
 	var starting *startFailure
 	if !errors.As(err, &starting) {
 		return fail("exec", "", err)
@@ -162,10 +169,17 @@ func startError(err error, dir int, cwd string) error {
 	return &e
 }
 
+// errLost says that the keeper died over a command.
+func errLost() error {
+	return &sandbox.Error{Kind: sandbox.KindInternal, Op: "exec", Message: "the process that keeps commands was killed", Outcome: sandbox.OutcomeUnknown}
+}
+
 // startFailure is an error of the start itself.
 type startFailure struct{ err error }
 
 func (e *startFailure) Error() string { return e.err.Error() }
+
+func (e *startFailure) Unwrap() error { return e.err }
 
 // pipe makes a pipe. The end that stays here does not block; the other does,
 // as a command expects.

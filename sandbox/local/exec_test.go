@@ -278,9 +278,9 @@ func pidsIn(dir string) []string {
 }
 
 func TestCloseKillsBackground(t *testing.T) {
-	for _, c := range []Cgroups{CgroupsAuto, CgroupsOff} {
-		t.Run(string(c), func(t *testing.T) {
-			s := must(New(Options{DefaultCwd: t.TempDir(), Cgroups: c}))
+	for _, k := range allKinds {
+		t.Run(k.name, func(t *testing.T) {
+			s := must(New(Options{DefaultCwd: t.TempDir(), Cgroups: k.cgroups, Keeper: k.keeper(t)}))
 			dir := s.opts.DefaultCwd
 			res := sh(t, s, "(setsid sh -c 'echo $$ >>pids; exec sleep 300' &); yes >/dev/null & echo $! >>pids; sleep 300 & echo $! >>pids; while [ $(wc -l <pids) -lt 3 ]; do sleep 0.01; done", sandbox.ExecOptions{})
 			if !res.Background || res.ExitCode != 0 {
@@ -450,9 +450,9 @@ func BenchmarkExecTrue(b *testing.B) {
 			exec.Command("/bin/sh", "-c", "true").Output()
 		}
 	})
-	for _, c := range []Cgroups{CgroupsAuto, CgroupsOff} {
-		b.Run("local "+string(c), func(b *testing.B) {
-			s := must(New(Options{DefaultCwd: b.TempDir(), Cgroups: c}))
+	for _, k := range allKinds {
+		b.Run("local "+k.name, func(b *testing.B) {
+			s := must(New(Options{DefaultCwd: b.TempDir(), Cgroups: k.cgroups, Keeper: k.keeper(b)}))
 			defer s.Close()
 			for b.Loop() {
 				must(s.Exec(bg(), "true", sandbox.ExecOptions{}))

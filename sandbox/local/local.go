@@ -85,6 +85,7 @@ func New(o Options) (*Sandbox, error) {
 		Env:    "HOME=" + o.DefaultCwd,
 		Limits: proctree.Limits(o.Each),
 		Record: s.journal.remains,
+		Keeper: o.Keeper,
 	})
 	if err != nil {
 		s.null.Close()

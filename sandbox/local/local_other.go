@@ -16,6 +16,18 @@ func (s *Sandbox) Close() error { return nil }
 // Sweep returns an error: only Linux is supported.
 func Sweep(string) error { return unsupported("sweep") }
 
+// Keeper is for Linux only.
+type Keeper struct{}
+
+// NewKeeper returns a keeper that does nothing.
+func NewKeeper(string, ...string) *Keeper { return &Keeper{} }
+
+// Close does nothing.
+func (*Keeper) Close() {}
+
+// Keep returns an exit code: only Linux is supported.
+func Keep() int { return 1 }
+
 func unsupported(op string) error {
 	return &sandbox.Error{Kind: sandbox.KindUnsupported, Op: op, Message: "the local sandbox needs Linux"}
 }

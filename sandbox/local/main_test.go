@@ -20,17 +20,47 @@ import (
 const patience = 30 * time.Second
 
 func TestMain(m *testing.M) {
+	if len(os.Args) == 2 && os.Args[1] == keepWord {
+		os.Exit(Keep())
+	}
 	if dir := os.Getenv(victimEnv); dir != "" {
 		victim(dir)
+	}
+	if dir := os.Getenv(keptVictimEnv); dir != "" {
+		keptVictim(dir)
 	}
 	goleak.VerifyTestMain(m)
 }
 
-// kinds runs a test for both ways to hold process trees.
+// keepWord makes the test program a keeper.
+const keepWord = "keep"
+
+// kind is a way to hold process trees.
+type kind struct {
+	name    string
+	cgroups Cgroups
+	kept    bool
+}
+
+var allKinds = []kind{{"auto", CgroupsAuto, false}, {"off", CgroupsOff, false}, {"kept", CgroupsOff, true}}
+
+// keeper returns the kind's keeper, which ends with the test.
+func (k kind) keeper(t testing.TB) *Keeper {
+	if !k.kept {
+		return nil
+	}
+	keeper := newKeeper()
+	t.Cleanup(keeper.Close)
+	return keeper
+}
+
+func newKeeper() *Keeper { return NewKeeper("/proc/self/exe", os.Args[0], keepWord) }
+
+// kinds runs a test for all ways to hold process trees.
 func kinds(t *testing.T, test func(t *testing.T, s *Sandbox)) {
 	t.Helper()
-	for _, c := range []Cgroups{CgroupsAuto, CgroupsOff} {
-		t.Run(string(c), func(t *testing.T) { test(t, open(t, Options{Cgroups: c})) })
+	for _, k := range allKinds {
+		t.Run(k.name, func(t *testing.T) { test(t, open(t, Options{Cgroups: k.cgroups, Keeper: k.keeper(t)})) })
 	}
 }
 

@@ -9,8 +9,8 @@ type Cgroups string
 const (
 	// CgroupsAuto uses cgroup v2, pure or beside version 1, where it works.
 	CgroupsAuto Cgroups = "auto"
-	// CgroupsOff makes this process the subreaper of its descendants, for
-	// its whole life, and walks /proc.
+	// CgroupsOff makes this process, and its keeper where it has one, the
+	// subreaper of its descendants, for its whole life, and walks /proc.
 	CgroupsOff Cgroups = "off"
 )
 
@@ -28,6 +28,10 @@ type Options struct {
 	// Each bounds the processes of each command; [New] fails where cgroups
 	// cannot hold it.
 	Each Each
+	// Keeper, where not nil, ends all processes when this one dies without
+	// closing the sandbox, and starts them where there are no cgroups. The
+	// caller closes it after the sandbox.
+	Keeper *Keeper
 	// Limits are the defaults of the protocol where zero.
 	Limits sandbox.Limits
 	// Tenant and Sandbox are names for Info.

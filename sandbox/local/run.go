@@ -4,6 +4,7 @@ package local
 
 import (
 	"context"
+	"errors"
 	"os"
 	"strconv"
 	"strings"
@@ -171,6 +172,9 @@ func (r *run) ended() (sandbox.ShellResult, error) {
 	oom := r.tree.OOMKills() > 0
 	r.leave(res.Background)
 	r.fill(&res)
+	if errors.Is(err, proctree.ErrLost) {
+		return sandbox.ShellResult{}, errLost()
+	}
 	if err != nil {
 		return sandbox.ShellResult{}, fail("exec", "", err)
 	}

@@ -1,6 +1,7 @@
 package sandboxtest_test
 
 import (
+	"os"
 	"path/filepath"
 	"testing"
 
@@ -8,11 +9,27 @@ import (
 	"github.com/controld/controld/sandbox/sandboxtest"
 )
 
+func TestMain(m *testing.M) {
+	if len(os.Args) == 2 && os.Args[1] == "keep" {
+		os.Exit(local.Keep())
+	}
+	os.Exit(m.Run())
+}
+
 func TestLocal(t *testing.T) {
-	for _, cgroups := range []local.Cgroups{local.CgroupsAuto, local.CgroupsOff} {
-		t.Run("cgroups "+string(cgroups), func(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		cgroups local.Cgroups
+		kept    bool
+	}{{"cgroups auto", local.CgroupsAuto, false}, {"cgroups off", local.CgroupsOff, false}, {"keeper", local.CgroupsOff, true}} {
+		t.Run(c.name, func(t *testing.T) {
 			dir := t.TempDir()
-			b, err := local.New(local.Options{DefaultCwd: filepath.Join(dir, "cwd"), StateDir: filepath.Join(dir, "state"), Cgroups: cgroups})
+			o := local.Options{DefaultCwd: filepath.Join(dir, "cwd"), StateDir: filepath.Join(dir, "state"), Cgroups: c.cgroups}
+			if c.kept {
+				o.Keeper = local.NewKeeper("/proc/self/exe", os.Args[0], "keep")
+				defer o.Keeper.Close()
+			}
+			b, err := local.New(o)
 			if err != nil {
 				t.Fatal(err)
 			}

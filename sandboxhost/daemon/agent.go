@@ -29,6 +29,8 @@ type Agent struct {
 	Cwd      string
 	Insecure bool
 	Version  string
+	// Keeper is as in [Options].
+	Keeper []string
 	// Ready, where not nil, is called once with the URL that accepts.
 	Ready func(url string)
 }
@@ -47,7 +49,11 @@ func (a Agent) Run(ctx context.Context) error {
 		return err
 	}
 	defer os.RemoveAll(state)
-	sb, err := local.New(local.Options{DefaultCwd: a.Cwd, StateDir: filepath.Join(state, "journal"), Tenant: agentTenant})
+	keeper := newKeeper(a.Keeper)
+	if keeper != nil {
+		defer keeper.Close()
+	}
+	sb, err := local.New(local.Options{DefaultCwd: a.Cwd, StateDir: filepath.Join(state, "journal"), Tenant: agentTenant, Keeper: keeper})
 	if err != nil {
 		return err
 	}

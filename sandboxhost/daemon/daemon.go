@@ -43,6 +43,10 @@ type Options struct {
 	// anew, with what Load returns.
 	Reload <-chan struct{}
 	Load   func() (Config, error)
+	// Keeper is a program's path and its arguments, its name among them, with
+	// which it does nothing but call [local.Keep]. That process ends all
+	// commands when this one is killed; without one the next start does.
+	Keeper []string
 }
 
 // Ready is what the ready file says.
@@ -65,6 +69,7 @@ type Daemon struct {
 	log  zerolog.Logger
 
 	lock      *os.File
+	keeper    *local.Keeper // nil where there is none
 	host      *sandboxhost.Host
 	transfers *transfer.Table
 	keys      *work.Keys
@@ -146,8 +151,11 @@ func (d *Daemon) open() error {
 		d.lock.Close()
 		return err
 	}
+	d.keeper = newKeeper(d.opts.Keeper)
+	driver := d.cfg.driver()
+	driver.Keeper = d.keeper
 	d.host, err = sandboxhost.New(sandboxhost.Config{
-		StateDir: d.cfg.StateDir, Driver: d.cfg.driver(), Tokens: tokens,
+		StateDir: d.cfg.StateDir, Driver: driver, Tokens: tokens,
 		CertificateLogin: d.cfg.TLSClientLogin,
 		Limits:           d.cfg.Limits(), Quotas: d.cfg.quotas(), Epoch: uuid.NewString(),
 	})
@@ -221,6 +229,14 @@ func (d *Daemon) checkDriver() error {
 	return nil
 }
 
+// newKeeper returns the keeper of a command line, nil where there is none.
+func newKeeper(line []string) *local.Keeper {
+	if len(line) == 0 {
+		return nil
+	}
+	return local.NewKeeper(line[0], line[1:]...)
+}
+
 // newPump returns the pump of all transfers, which tenants share.
 func (d *Daemon) newPump() *dataport.Pump {
 	return dataport.NewPump(dataport.PumpOptions{
@@ -245,6 +261,9 @@ func (d *Daemon) close() {
 	d.keys.Close()
 	if err := d.host.Close(); err != nil {
 		d.log.Warn().Err(err).Msg("stopping sandboxes")
+	}
+	if d.keeper != nil {
+		d.keeper.Close()
 	}
 	if d.audit != nil {
 		d.audit.close()

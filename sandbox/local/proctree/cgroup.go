@@ -72,18 +72,18 @@ func (c *cgroups) works() bool {
 	if err != nil {
 		return false
 	}
-	state, err := proc.Wait()
+	status, err := proc.wait()
 	if !g.waitEmpty(time.Second) {
 		return false
 	}
 	g.release()
-	return err == nil && state.Success()
+	return err == nil && status == 0
 }
 
 func (c *cgroups) name() string { return KindCgroup }
 
 // start implements holder.
-func (c *cgroups) start(cmd Command) (*os.Process, group, error) {
+func (c *cgroups) start(cmd Command) (first, group, error) {
 	g, err := c.take()
 	if err != nil {
 		return nil, nil, err
@@ -96,7 +96,7 @@ func (c *cgroups) start(cmd Command) (*os.Process, group, error) {
 		g.release()
 		return nil, nil, err
 	}
-	return proc, g, nil
+	return child{proc}, g, nil
 }
 
 // take returns an empty cgroup.

@@ -4,6 +4,7 @@ package proctree
 
 import (
 	"os"
+	"os/exec"
 	"path/filepath"
 	"testing"
 	"time"
@@ -61,10 +62,14 @@ func (g *immortal) waitEmpty(patience time.Duration) bool {
 // being asked again.
 func TestKillsOn(t *testing.T) {
 	forests(t, func(t *testing.T, f *Forest) {
-		tree, out := start(t, f, "sleep 300 & echo $!; wait")
+		started, out := start(t, f, "sleep 300 & echo $!; wait")
 		pid := printed(t, out, 1)[0]
-		g := &immortal{group: tree.group, free: make(chan struct{})}
-		tree.group = g
+		g := &immortal{group: started.group, free: make(chan struct{})}
+		tree := &Tree{forest: f, first: started.first, group: g, exited: started.exited, quit: make(chan struct{})}
+		f.mu.Lock()
+		f.trees[tree] = struct{}{}
+		delete(f.trees, started)
+		f.mu.Unlock()
 		for range 3 {
 			if tree.End(0, time.Millisecond) {
 				t.Fatal("a tree that lives is called empty")
@@ -75,6 +80,29 @@ func TestKillsOn(t *testing.T) {
 		}
 		close(g.free)
 		eventually(t, "it is killed", func() bool { return !lives(pid) })
+		tree.Release()
+	})
+}
+
+// TestRelayIsSeen: one process at a time that forks, starts a session and ends
+// is never taken for nothing, however soon the dead are gone.
+func TestRelayIsSeen(t *testing.T) {
+	if _, err := exec.LookPath("perl"); err != nil {
+		t.Skip("the relay needs perl")
+	}
+	forests(t, func(t *testing.T, f *Forest) {
+		tree, out := start(t, f, `perl -e 'use POSIX; $| = 1; my $end = time + 60; while (time < $end) { my $p = fork; exit if $p; exit unless defined $p; setsid; print "1\n" unless $n++; select(undef, undef, undef, 0.001) }' & exit`)
+		<-tree.Exited()
+		printed(t, out, 1)
+		g, ok := tree.group.(*walked)
+		for n := 0; ok && n < 3000; n++ {
+			if newHunt(g.mark, false).empty(time.Now().Add(patience)) {
+				t.Fatalf("look %d: nothing is there", n)
+			}
+		}
+		if !tree.End(0, patience) {
+			t.Error("survived")
+		}
 		tree.Release()
 	})
 }

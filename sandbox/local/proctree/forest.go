@@ -35,6 +35,8 @@ type Options struct {
 	// Record is told what has to go if this process dies, before (a cgroup)
 	// or as soon as (a process) it exists. See Sweep.
 	Record func(Remains) error
+	// Keeper, where not nil, ends the trees if this process dies.
+	Keeper *Keeper
 }
 
 // Limits bound one tree of processes. Zero means no bound.
@@ -56,6 +58,9 @@ type Forest struct {
 	reaper *reaper
 	stop   func() // undoes the signal set-up
 
+	keeper *Keeper   // nil: none
+	left   []Remains // what it is told
+
 	hurry chan struct{} // closed: no grace any more
 	urged sync.Once
 
@@ -71,7 +76,7 @@ type Forest struct {
 type holder interface {
 	name() string
 	// start starts the process inside a new group.
-	start(c Command) (*os.Process, group, error)
+	start(c Command) (first, group, error)
 	close()
 }
 
@@ -97,7 +102,8 @@ type group interface {
 type Command struct {
 	Path string
 	Args []string
-	Env  []string
+	// Env is the whole environment, not nil.
+	Env []string
 	// Dir is the directory to start in.
 	Dir string
 	// Files are the descriptors 0, 1, 2.
@@ -107,34 +113,68 @@ type Command struct {
 // Open makes a forest. Where cgroups are wanted but do not work it falls back
 // to walking.
 func Open(o Options) (*Forest, error) {
-	f := &Forest{trees: make(map[*Tree]struct{}), hurry: make(chan struct{}), marks: openMarks(o.Env)}
-	if f.marks != nil && o.Record != nil {
+	f := &Forest{trees: make(map[*Tree]struct{}), hurry: make(chan struct{}), marks: openMarks(o.Env), keeper: o.Keeper}
+	o.Record = f.noting(o.Record)
+	if err := f.open(o); err != nil {
+		return nil, err
+	}
+	// Not before: a keeper would stand in the way of handing controllers down.
+	for _, r := range f.left {
+		f.keeper.keep(r)
+	}
+	f.reaper = startReaper(newOrphanage(f.roots, f.marks.all()).tidy, f.busy)
+	f.stop = unignore()
+	return f, nil
+}
+
+// open finds out how trees can be held.
+func (f *Forest) open(o Options) error {
+	if f.marks != nil {
 		if err := o.Record(Remains{Mark: f.marks.base, Env: o.Env}); err != nil {
-			return nil, err
+			return err
 		}
 	}
 	if !o.Walk {
 		c, err := openCgroups(o, f.marks)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		if c != nil {
 			f.kind = c
+			return nil
 		}
 	}
-	if f.kind == nil && o.Limits != (Limits{}) {
-		return nil, ErrNoLimits
+	if o.Limits != (Limits{}) {
+		return ErrNoLimits
 	}
-	if f.kind == nil {
-		w, err := openWalk(o, f.marks)
-		if err != nil {
-			return nil, err
+	w, err := openWalk(o, f.marks)
+	if err != nil {
+		return err
+	}
+	f.kind = w
+	return nil
+}
+
+// noting returns a Record that remembers what the keeper has to be told. What
+// grew from single processes it need not be.
+func (f *Forest) noting(record func(Remains) error) func(Remains) error {
+	return func(r Remains) error {
+		if r.PID == 0 {
+			f.left = append(f.left, r)
 		}
-		f.kind = w
+		if record == nil {
+			return nil
+		}
+		return record(r)
 	}
-	f.reaper = startReaper(newOrphanage(f.roots, f.marks.all()).tidy, f.busy)
-	f.stop = unignore()
-	return f, nil
+}
+
+// forget takes back what the keeper was told.
+func (f *Forest) forget() {
+	for _, r := range f.left {
+		f.keeper.drop(r)
+	}
+	f.left = nil
 }
 
 // Kind tells how trees are held: KindCgroup or KindSubreaper.
@@ -172,7 +212,7 @@ func (f *Forest) roots() map[int]bool {
 		select {
 		case <-t.exited:
 		default:
-			pids[t.proc.Pid] = true
+			pids[t.first.number()] = true
 		}
 	}
 	return pids
@@ -189,11 +229,11 @@ func (f *Forest) Start(c Command) (*Tree, error) {
 	}
 	f.starting.RLock()
 	defer f.starting.RUnlock()
-	proc, g, err := f.kind.start(c)
+	p, g, err := f.kind.start(c)
 	if err != nil {
 		return nil, err
 	}
-	t := &Tree{forest: f, proc: proc, group: g, exited: make(chan struct{}), quit: make(chan struct{})}
+	t := &Tree{forest: f, first: p, group: g, exited: make(chan struct{}), quit: make(chan struct{})}
 	f.mu.Lock()
 	f.trees[t] = struct{}{}
 	f.mu.Unlock()
@@ -239,6 +279,9 @@ func (f *Forest) Close(patience time.Duration) bool {
 	// What left its tree for good is found by the mark that all trees share.
 	if !newHunt(f.marks.all(), true).empty(deadline) {
 		empty = false
+	}
+	if empty {
+		f.forget()
 	}
 	f.reaper.stop()
 	f.kind.close()

@@ -67,11 +67,12 @@ func (h *hunt) empty(deadline time.Time) bool {
 // whether some may have been missed.
 //
 // What is gone when it is met may have been anybody's, and on a busy machine
-// something always is; only an orphan of this process that is gone counts as
-// missed, since whatever of the tree has lost its parent is such an orphan.
+// something always is; only an orphan of this process or its keeper that is
+// gone counts as missed, since whatever of the tree has lost its parent is such
+// an orphan.
 func (h *hunt) look() (living int, missed bool) {
-	for n := 1; h.kill && h.orphans(); n++ {
-		if n == orphanLooks {
+	for n := 1; h.orphans(); n++ {
+		if n == orphanLooks || !h.kill {
 			missed = true
 			break
 		}
@@ -89,10 +90,11 @@ func (h *hunt) look() (living int, missed bool) {
 // orphanLooks bounds the looks for orphans alone.
 const orphanLooks = 50
 
-// orphans meets this process's orphans, which is much faster than meeting
-// all. It returns whether that is worth another look.
+// orphans meets the orphans of this process or its keeper, which is much faster
+// than meeting all. It returns whether that is worth another look. A keeper
+// waits for the dead at once: they are not there to be found.
 func (h *hunt) orphans() (more bool) {
-	pids, _ := orphansOf(os.Getpid())
+	pids, _ := orphansOf(h.mark.homes())
 	for _, pid := range pids {
 		living, moved := h.meet(pid, true)
 		more = more || living || moved
@@ -121,7 +123,7 @@ func numbersOfAll() []int {
 // whether it was on its way, so that another look is due. near says that one
 // which is gone is taken for the tree's.
 func (h *hunt) meet(pid int, near bool) (living, moved bool) {
-	if h.others[pid] || pid == os.Getpid() {
+	if h.others[pid] || h.mark.spares(pid) {
 		return false, false
 	}
 	limit, err := limitOf(pid)

@@ -33,7 +33,8 @@ const (
 type marks struct {
 	base   uint64
 	nested bool
-	tags   bool   // this process can give tags
+	tags   bool // this process can give tags
+	keeper *Keeper
 	env    string // see bears
 	slots  *slots // nil: births come one at a time
 	last   atomic.Uint64
@@ -76,6 +77,17 @@ func (m *marks) all() mark {
 	}
 	return mark{marks: m, value: m.base, others: numbers}
 }
+
+// homes are the processes that the orphans of a forest with marks come to.
+func (m *marks) homes() []int {
+	if m == nil {
+		return nil
+	}
+	return m.keeper.homes()
+}
+
+// spares tells whether a process is one that bears marks for its children.
+func (m *marks) spares(pid int) bool { return pid == os.Getpid() || m != nil && m.keeper.is(pid) }
 
 // mark is one tree's, or all of a forest's. The zero mark is on nothing.
 type mark struct {
@@ -176,7 +188,7 @@ func (m mark) proves(pid int) bool {
 
 // on tells whether a process bears the mark.
 func (m mark) on(pid int) bool {
-	if m.marks == nil || pid == os.Getpid() {
+	if m.marks == nil || m.spares(pid) {
 		return false
 	}
 	limit, err := limitOf(pid)

@@ -92,12 +92,18 @@ func childrenOf(pid int) ([]int, bool) {
 	return pids, true
 }
 
-// orphansOf lists the children that a subreaper was given. The kernel hands
+// orphansOf lists the children that subreapers were given. The kernel hands
 // them to the first thread that lives, which in a Go program is the first of
 // all; some that this thread started itself are among them.
-func orphansOf(pid int) ([]int, bool) {
-	pids, err := pidsIn("/proc/" + strconv.Itoa(pid) + "/task/" + strconv.Itoa(pid) + "/children")
-	return pids, err == nil
+func orphansOf(homes []int) (pids []int, ok bool) {
+	for _, pid := range homes {
+		some, err := pidsIn("/proc/" + strconv.Itoa(pid) + "/task/" + strconv.Itoa(pid) + "/children")
+		if err != nil {
+			return nil, false
+		}
+		pids = append(pids, some...)
+	}
+	return pids, true
 }
 
 // pidsIn reads a file in which the kernel lists processes.

@@ -21,16 +21,33 @@ import (
 // patience is how long a test waits for what has to happen.
 const patience = 30 * time.Second
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	if len(os.Args) == 2 && os.Args[1] == keepWord {
+		os.Exit(Keep())
+	}
+	goleak.VerifyTestMain(m)
+}
 
-// forests runs a test with cgroups, where they work, and with walking.
+// keepWord makes the test program a keeper.
+const keepWord = "keep"
+
+func newKeeper() *Keeper { return NewKeeper("/proc/self/exe", os.Args[0], keepWord) }
+
+// forests runs a test with cgroups, where they work, and with walking, without
+// a keeper and with one.
 func forests(t *testing.T, test func(t *testing.T, f *Forest)) {
-	for _, walk := range []bool{false, true} {
-		t.Run(fmt.Sprint("walk=", walk), func(t *testing.T) {
+	for _, mode := range []string{"cgroups", "walk", "walk with keeper"} {
+		t.Run(mode, func(t *testing.T) {
 			before := countFDs(t)
 			var mu sync.Mutex
 			var made []Remains
-			f, err := Open(Options{Walk: walk, Name: CgroupPrefix + "test-" + strconv.Itoa(os.Getpid()), Record: func(r Remains) error {
+			walk := mode != "cgroups"
+			var keeper *Keeper
+			if mode == "walk with keeper" {
+				keeper = newKeeper()
+				defer keeper.Close()
+			}
+			f, err := Open(Options{Walk: walk, Keeper: keeper, Name: CgroupPrefix + "test-" + strconv.Itoa(os.Getpid()), Record: func(r Remains) error {
 				mu.Lock()
 				defer mu.Unlock()
 				made = append(made, r)
@@ -45,6 +62,9 @@ func forests(t *testing.T, test func(t *testing.T, f *Forest)) {
 			t.Run("", func(t *testing.T) { test(t, f) }) // with its clean-up
 			if !f.Close(patience) {
 				t.Error("something is left")
+			}
+			if keeper != nil {
+				keeper.Close()
 			}
 			for _, r := range made {
 				if _, err := os.Stat(r.Cgroup); r.Cgroup != "" && err == nil {

@@ -18,7 +18,7 @@ const graceStep = 200 * time.Millisecond
 // Tree is a started command and all that grew from it.
 type Tree struct {
 	forest *Forest
-	proc   *os.Process
+	first  first
 	group  group
 	once   sync.Once
 
@@ -28,13 +28,35 @@ type Tree struct {
 	ended   sync.Once     // closes quit
 
 	exited chan struct{}
-	state  *os.ProcessState // once exited is closed
+	status syscall.WaitStatus // once exited is closed
 	err    error
+}
+
+// first is a tree's first process.
+type first interface {
+	number() int
+	// wait waits for its end, once.
+	wait() (syscall.WaitStatus, error)
+	kill()
+}
+
+// child is a first process that this one has started itself.
+type child struct{ *os.Process }
+
+func (c child) number() int { return c.Pid }
+func (c child) kill()       { c.Kill() }
+
+func (c child) wait() (syscall.WaitStatus, error) {
+	state, err := c.Wait()
+	if err != nil {
+		return 0, err
+	}
+	return state.Sys().(syscall.WaitStatus), nil
 }
 
 // wait collects the first process.
 func (t *Tree) wait() {
-	t.state, t.err = t.proc.Wait()
+	t.status, t.err = t.first.wait()
 	t.group.exited()
 	t.forest.reaper.poke()
 	close(t.exited)
@@ -45,10 +67,7 @@ func (t *Tree) Exited() <-chan struct{} { return t.exited }
 
 // State is how the first process ended, after Exited.
 func (t *Tree) State() (syscall.WaitStatus, error) {
-	if t.err != nil {
-		return 0, t.err
-	}
-	return t.state.Sys().(syscall.WaitStatus), nil
+	return t.status, t.err
 }
 
 // Alive tells whether any process of the tree still lives.
@@ -124,7 +143,7 @@ func (t *Tree) giveUp() {
 // group, and whose it is is beyond doubt.
 func (t *Tree) kill() {
 	t.group.kill()
-	t.proc.Kill()
+	t.first.kill()
 }
 
 // waitEmpty waits until the group is empty and the first process has been

@@ -3,10 +3,12 @@
 package proctree
 
 import (
+	"errors"
 	"os"
 	"strings"
 	"sync"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -15,6 +17,7 @@ import (
 type walks struct {
 	record func(Remains) error // nil where marks tell what is left
 	marks  *marks
+	keeper *Keeper // nil: none
 	self   int
 	sid    int
 
@@ -31,16 +34,22 @@ func openWalk(o Options, m *marks) (*walks, error) {
 	if err := becomeSubreaper(); err != nil {
 		return nil, err
 	}
-	w := &walks{marks: m, self: os.Getpid(), trees: make(map[*walked]struct{})}
+	w := &walks{marks: m, keeper: o.Keeper, self: os.Getpid(), trees: make(map[*walked]struct{})}
 	w.sid, _ = unix.Getsid(0)
 	if m == nil {
 		w.record = o.Record
+	} else {
+		m.keeper = o.Keeper
 	}
 	return w, nil
 }
 
 func (w *walks) name() string { return KindSubreaper }
 func (w *walks) close()       {}
+
+// outside tells whether a session is none of a tree's: a first process is in
+// it until it has one of its own.
+func (w *walks) outside(sid int) bool { return sid == w.sid || w.keeper.is(sid) }
 
 // roots returns the first processes that have not been waited for.
 func (w *walks) roots() map[int]bool {
@@ -58,21 +67,15 @@ func (w *walks) roots() map[int]bool {
 }
 
 // start implements holder.
-func (w *walks) start(c Command) (*os.Process, group, error) {
+func (w *walks) start(c Command) (first, group, error) {
 	w.starting.RLock()
 	defer w.starting.RUnlock()
-	sys := &syscall.SysProcAttr{Setsid: true}
 	m := w.marks.next()
-	p, err := m.birth(func() (*os.Process, error) {
-		return os.StartProcess(c.Path, c.Args, &os.ProcAttr{Dir: c.Dir, Env: c.Env, Files: c.Files, Sys: sys})
-	})
+	p, root, err := w.birth(c, m)
 	if err != nil {
 		return nil, nil, err
 	}
-	t := &walked{all: w, mark: m, root: key{pid: p.Pid}, members: make(map[key]bool), recorded: make(map[key]bool), sessions: map[int]bool{p.Pid: true}, quit: make(chan struct{})}
-	if line, ok := readProc(p.Pid); ok { // not waited for yet, so it is there
-		t.root = line.key
-	}
+	t := &walked{all: w, mark: m, root: root, members: make(map[key]bool), recorded: make(map[key]bool), sessions: map[int]bool{root.pid: true}, quit: make(chan struct{})}
 	for _, entry := range c.Env {
 		if strings.HasPrefix(entry, "HOME=") {
 			t.env = entry
@@ -85,6 +88,58 @@ func (w *walks) start(c Command) (*os.Process, group, error) {
 	t.watching.Go(t.watch)
 	return p, t, nil
 }
+
+// birth starts a process, by the keeper where there is one.
+func (w *walks) birth(c Command, m mark) (first, key, error) {
+	k, err := w.keeper.start(c, m)
+	if err == nil {
+		return k, k.key, nil
+	}
+	if errors.Is(err, ErrLost) {
+		if p, root, ok := w.foundling(m); ok {
+			return p, root, nil
+		}
+		newHunt(m, true).empty(time.Now().Add(lostPatience))
+	}
+	if !errors.Is(err, errNoKeeper) {
+		return nil, key{}, err
+	}
+	sys := &syscall.SysProcAttr{Setsid: true}
+	p, err := m.birth(func() (*os.Process, error) {
+		return os.StartProcess(c.Path, c.Args, &os.ProcAttr{Dir: c.Dir, Env: c.Env, Files: c.Files, Sys: sys})
+	})
+	if err != nil {
+		return nil, key{}, err
+	}
+	if line, ok := readProc(p.Pid); ok { // not waited for yet, so it is there
+		return child{p}, line.key, nil
+	}
+	return child{p}, key{pid: p.Pid}, nil
+}
+
+// foundling returns the process that a keeper had started when it died, before
+// it could say so: the first of what bears the mark, and a child of this
+// process by now.
+func (w *walks) foundling(m mark) (first, key, bool) {
+	pids, _ := childrenOf(w.self)
+	var root proc
+	for _, pid := range pids {
+		p, ok := readProc(pid)
+		if ok && p.ppid == w.self && m.on(pid) && (root.pid == 0 || p.start < root.start) {
+			root = p
+		}
+	}
+	if root.pid == 0 {
+		return nil, key{}, false
+	}
+	m.put(root.pid)
+	p, err := os.FindProcess(root.pid)
+	return child{p}, root.key, err == nil
+}
+
+// lostPatience is how long a start that failed halfway waits for the end of
+// what it began.
+const lostPatience = time.Second
 
 // view is the process table, arranged.
 type view struct {
@@ -124,13 +179,47 @@ func (w *walks) update() {
 			}
 		}
 	}
-	for _, p := range v.children[w.self] {
-		if w.marks != nil || taken[p.pid] || p.sid == w.sid || !p.live() {
+	if w.marks == nil {
+		w.adoptOrphans(v, taken)
+	} else {
+		w.adoptUnmarked(v, taken)
+	}
+}
+
+// adoptUnmarked gives the keeper's orphans that bear no mark to a tree that is
+// told to end and was there before them. They were of a tree, nobody knows of
+// which, and have taken the mark off on purpose.
+func (w *walks) adoptUnmarked(v view, taken map[int]bool) {
+	home := w.keeper.number()
+	if home == 0 {
+		return
+	}
+	for _, p := range v.children[home] {
+		if taken[p.pid] || w.outside(p.sid) || !p.live() {
+			continue
+		}
+		if limit, err := limitOf(p.pid); err != nil || w.keeper.marked(limit.Cur) || w.keeper.marked(limit.Max) {
 			continue
 		}
 		for t := range w.trees {
-			if p.start >= t.root.start && p.hasEnv(t.env) {
+			if t.ending && p.start >= t.root.start {
 				t.adopt(v, p)
+			}
+		}
+	}
+}
+
+// adoptOrphans gives each tree the orphans that have its environment.
+func (w *walks) adoptOrphans(v view, taken map[int]bool) {
+	for _, home := range w.keeper.homes() {
+		for _, p := range v.children[home] {
+			if taken[p.pid] || w.outside(p.sid) || !p.live() {
+				continue
+			}
+			for t := range w.trees {
+				if p.start >= t.root.start && p.hasEnv(t.env) {
+					t.adopt(v, p)
+				}
 			}
 		}
 	}
@@ -143,7 +232,7 @@ func (w *walks) adoptMarked(v view) {
 	}
 	for _, p := range v.all {
 		limit, err := limitOf(p.pid)
-		if err != nil || p.pid == w.self {
+		if err != nil || w.marks.spares(p.pid) {
 			continue
 		}
 		for t := range w.trees {

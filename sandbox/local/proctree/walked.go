@@ -21,6 +21,7 @@ type walked struct {
 
 	// Guarded by all.mu.
 	waited   bool
+	ending   bool // was told to end
 	killing  bool
 	members  map[key]bool // true: not a zombie when last seen
 	recorded map[key]bool // leaders of sessions
@@ -58,13 +59,13 @@ func (t *walked) adopt(v view, first proc) {
 	for todo := []proc{first}; len(todo) > 0; {
 		p := todo[len(todo)-1]
 		todo = todo[:len(todo)-1]
-		if _, known := t.members[p.key]; known || p.pid == t.all.self {
+		if _, known := t.members[p.key]; known || p.pid == t.all.self || t.all.keeper.is(p.pid) {
 			continue
 		}
 		t.members[p.key] = p.live()
 		t.recordSession(p)
 		// Before its setsid the first process is in this program's session.
-		if p.sid != t.all.sid && !t.sessions[p.sid] {
+		if !t.all.outside(p.sid) && !t.sessions[p.sid] {
 			t.sessions[p.sid] = true
 			todo = append(todo, v.sessions[p.sid]...)
 		}
@@ -123,7 +124,7 @@ func (t *walked) note(pids []int) {
 		if _, known := t.members[p.key]; ok && !known && p.start >= t.root.start {
 			t.members[p.key] = p.live()
 			t.recordSession(p)
-			if p.sid != t.all.sid {
+			if !t.all.outside(p.sid) {
 				t.sessions[p.sid] = true
 			}
 		}
@@ -141,10 +142,10 @@ func (t *walked) exited() {
 }
 
 // alive implements group. Once the first process is gone every branch of the
-// tree hangs on this process: without an unknown child there is none, and the
-// process table need not be read.
+// tree hangs on this process or its keeper: without an unknown child there is
+// none, and the process table need not be read.
 func (t *walked) alive() bool {
-	if pids, ok := orphansOf(t.all.self); ok && t.gone() {
+	if pids, ok := orphansOf(t.all.keeper.homes()); ok && t.gone() {
 		roots, unsure := t.all.roots(), false
 		for _, pid := range pids {
 			if roots[pid] {
@@ -171,7 +172,7 @@ func (t *walked) claims(pid int) (mine, known bool) {
 	switch {
 	case !there:
 		return false, false
-	case p.sid == t.all.sid:
+	case t.all.outside(p.sid):
 		return false, true
 	case t.mark.marks == nil:
 		return false, !p.live()
@@ -193,6 +194,9 @@ func (t *walked) gone() bool {
 // signal implements group. Parents come first: a shell that sees its child
 // end before the signal has reached it would go on to its next command.
 func (t *walked) signal(sig syscall.Signal) {
+	t.all.mu.Lock()
+	t.ending = true
+	t.all.mu.Unlock()
 	for _, k := range parentsFirst(t.living(), parentOf) {
 		k.send(sig)
 	}

@@ -20,6 +20,9 @@ type Driver struct {
 	Cgroups local.Cgroups
 	// Each bounds each command.
 	Each local.Each
+	// Keeper ends the commands of all sandboxes when this process dies; nil:
+	// nothing does.
+	Keeper *local.Keeper
 }
 
 var _ sandboxhost.Driver = Driver{}
@@ -44,6 +47,7 @@ func (d Driver) Start(_ context.Context, spec sandboxhost.Spec) (sandboxhost.Ins
 		StateDir:   spec.Journal,
 		Cgroups:    d.Cgroups,
 		Each:       d.Each,
+		Keeper:     d.Keeper,
 		Limits:     spec.Limits,
 		Tenant:     spec.Tenant,
 		Sandbox:    spec.Sandbox,
