@@ -160,7 +160,7 @@ func (f *faulted) killed(ctx context.Context, p *proof.Point) error {
 	defer sb.close()
 	killed := make(chan error, 1)
 	go func() { killed <- killWritten(ctx, path) }()
-	res, err := sb.Exec(ctx, "echo $$ > "+name+"; while :; do sleep 60; done", sandbox.ExecOptions{})
+	res, err := sb.Exec(ctx, "echo $$ > "+name+"; exec sleep 60", sandbox.ExecOptions{})
 	if kerr := <-killed; kerr != nil {
 		return kerr
 	}

@@ -41,8 +41,8 @@ func (f *faulted) keep(l later, t *proof.Tally) {
 
 // holdings are what a daemon holds.
 type holdings struct {
-	fds, children int
-	goroutines    float64
+	fds, cgroups, children int
+	goroutines             float64
 }
 
 // holds counts what a daemon holds now.
@@ -52,7 +52,11 @@ func holds(ctx context.Context, d *ground.Daemon) (h holdings, err error) {
 		return h, err
 	}
 	for _, to := range open {
-		if !strings.HasPrefix(to, "pipe:") { // which the runtime keeps for the next splice
+		switch {
+		case strings.HasPrefix(to, "pipe:"): // the runtime keeps them for the next splice
+		case strings.HasPrefix(to, "/sys/fs/cgroup/"):
+			h.cgroups++
+		default:
 			h.fds++
 		}
 	}
@@ -78,6 +82,10 @@ func rest(ctx context.Context, d *ground.Daemon) (holdings, error) {
 // program to its metrics, and what the runtime keeps.
 const spare = 5
 
+// spareCgroups is how many descriptors of empty cgroups, two each, a daemon
+// keeps for the next commands.
+const spareCgroups = 2 * 64
+
 // exceeded tells what a daemon holds more than at rest.
 func (h holdings) exceeded(ctx context.Context, d *ground.Daemon) error {
 	now, err := holds(ctx, d)
@@ -87,7 +95,7 @@ func (h holdings) exceeded(ctx context.Context, d *ground.Daemon) error {
 	if live, err := d.Metric(ctx, "controld_transfers_inflight"); err != nil || live > 0 {
 		return fmt.Errorf("%.0f transfers live, %v", live, err)
 	}
-	if now.fds > h.fds+spare || now.children > h.children || now.goroutines > h.goroutines+spare {
+	if now.fds > h.fds+spare || now.cgroups > h.cgroups+spareCgroups || now.children > h.children || now.goroutines > h.goroutines+spare {
 		return fmt.Errorf("the daemon holds %+v, at rest %+v", now, h)
 	}
 	return nil
