@@ -134,9 +134,10 @@ func counted(p *proof.Point, op string, w *wire, s strike, err error) {
 	}
 }
 
-// expected are the kinds of errors that a lost connection may lead to.
+// expected are the kinds of errors that a lost connection may lead to; a token
+// dies with the connection that it was minted on.
 var expected = []sandbox.Kind{sandbox.KindConnectionLost, sandbox.KindOutcomeUnknown, sandbox.KindTruncated, sandbox.KindAborted,
-	sandbox.KindCancelled, sandbox.KindUnavailable}
+	sandbox.KindCancelled, sandbox.KindUnavailable, sandbox.KindTokenInvalid}
 
 // wrongKind reports an error that speaks of something else than happened.
 func wrongKind(p *proof.Point, op string, err error) {

@@ -13,7 +13,9 @@ import (
 
 // All returns the goals, to be tried on the ground.
 func All(g *ground.Ground) []proof.Goal {
-	return []proof.Goal{falseSuccesses(g)}
+	return []proof.Goal{
+		falseSuccesses(g), kills(g), tokens(g), flips(g),
+	}
 }
 
 // opens makes the Open of a goal from a constructor.
