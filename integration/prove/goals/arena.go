@@ -63,13 +63,15 @@ func (ar *arena) restore() (touched bool) {
 	return touched
 }
 
-// raced are the operations, by the backend and by the naive way: resolve, see
-// that it is inside, use the name.
-var raced = []struct {
+// operation is one by the backend and by the naive way: resolve, see that it is
+// inside, use the name.
+type operation struct {
 	name  string
 	try   func(context.Context, *arena) (string, error)
 	naive func(*arena) string
-}{
+}
+
+var raced = []operation{
 	{"read_file", func(ctx context.Context, ar *arena) (string, error) {
 		text, err := ar.backend.ReadFile(ctx, "a/f", sandbox.ReadOptions{Scope: ar.scope})
 		return came(err, text == outsideText), err

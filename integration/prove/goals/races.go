@@ -3,7 +3,6 @@ package goals
 import (
 	"context"
 	"fmt"
-	"math/rand/v2"
 	"path/filepath"
 	"time"
 
@@ -52,18 +51,16 @@ func openRaces(_ context.Context, g *ground.Ground) (*arenas, error) { return &a
 // Close implements [proof.Prover].
 func (a *arenas) Close(*proof.Tally) error { return nil }
 
-// raceTime is how long a point takes.
-const raceTime = time.Second
-
-// swapPause is the longest time for which the names stay: a call of several
-// steps has to meet the same ones now and then.
-const swapPause = 20 * time.Microsecond
-
-// In the loop, so many tries go by the backend and then by the naive way.
+// A point takes raceTime, on a machine that has more to do up to raceLonger:
+// until the naive way was led out as often as a point has to show.
 const (
-	trueTries  = 100
-	naiveTries = 50
+	raceTime   = time.Second
+	raceLonger = 15 * time.Second
+	leastLed   = 20
 )
+
+// block is how many tries are made before the swapper goes on in another way.
+const block = 50
 
 // Try implements [proof.Prover].
 func (a *arenas) Try(ctx context.Context, p *proof.Point) error {
@@ -73,25 +70,37 @@ func (a *arenas) Try(ctx context.Context, p *proof.Point) error {
 		return err
 	}
 	defer ar.close()
-	stop := ar.swap()
+	sw := ar.swap()
 	p.Tries = 0
-	for end := time.Now().Add(raceTime); time.Now().Before(end) && ctx.Err() == nil; {
-		for range trueTries {
-			p.Tries++
-			p.State(op.name + " tries")
-			kind, err := op.try(ctx, ar)
-			p.State(op.name + " " + kind)
-			if ar.escaped(kind) {
-				p.Violate("%s left its scope: %s, %v", op.name, kind, err)
-			}
+	for began := time.Now(); ctx.Err() == nil; {
+		if took := time.Since(began); took > raceLonger || took > raceTime && p.Control[op.name] >= leastLed {
+			break
 		}
-		for range naiveTries {
+		ar.block(ctx, p, op, func() {})
+		sw.slow()
+		ar.block(ctx, p, op, sw.once)
+		sw.fast()
+		for range block {
 			if ar.escaped(op.naive(ar)) {
 				p.Fails(op.name, 1)
 			}
 		}
 	}
-	return stop()
+	return sw.stop()
+}
+
+// block tries an operation some times.
+func (ar *arena) block(ctx context.Context, p *proof.Point, op operation, before func()) {
+	for range block {
+		before()
+		p.Tries++
+		p.State(op.name + " tries")
+		kind, err := op.try(ctx, ar)
+		p.State(op.name + " " + kind)
+		if ar.escaped(kind) {
+			p.Violate("%s left its scope: %s, %v", op.name, kind, err)
+		}
+	}
 }
 
 // arena is a scope in which the directory a and the link b, which leads out of
@@ -114,32 +123,6 @@ func newArena(g *ground.Ground) (*arena, error) {
 	}
 	ar.backend, err = local.New(local.Options{DefaultCwd: cwd, StateDir: filepath.Join(cwd, "state"), Cgroups: local.CgroupsOff})
 	return ar, err
-}
-
-// swap lets the names change places until stop.
-func (ar *arena) swap() (stop func() error) {
-	quit, ended := make(chan struct{}), make(chan error, 1)
-	go func() {
-		a, b := filepath.Join(ar.scope, "a"), filepath.Join(ar.scope, "b")
-		for {
-			select {
-			case <-quit:
-				ended <- nil
-				return
-			default:
-			}
-			if err := exchange(a, b); err != nil {
-				ended <- fmt.Errorf("exchange: %w", err)
-				return
-			}
-			for until := time.Now().Add(rand.N(swapPause)); time.Now().Before(until); {
-			}
-		}
-	}()
-	return func() error {
-		close(quit)
-		return <-ended
-	}
 }
 
 func (ar *arena) close() {
