@@ -81,7 +81,7 @@ func (b *bench) all(ctx context.Context) (int, error) {
 		if err := b.tell(g, r); err != nil {
 			return 2, err
 		}
-		if r.Verdict != proof.Held {
+		if r.Verdict != proof.Held && r.Verdict != proof.LeftOut {
 			code = 1
 		}
 	}
@@ -118,6 +118,11 @@ func (b *bench) tryGoal(ctx context.Context, g proof.Goal) (proof.Record, error)
 		}
 	}}
 	t, err := pass.Do(ctx)
+	var lacking proof.Lacking
+	if errors.As(err, &lacking) {
+		r.Verdict, r.Missing = proof.LeftOut, []string{lacking.Error()}
+		return r, nil
+	}
 	if err != nil {
 		return r, err
 	}

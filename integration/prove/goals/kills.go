@@ -7,7 +7,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"sync"
 	"syscall"
 	"time"
 
@@ -41,22 +40,14 @@ const (
 	uploadRate = 8 << 20
 )
 
-// killed has places that are not in use by a point now, each with a daemon.
+// killed has places for uploads.
 type killed struct {
-	ground *ground.Ground
-	mu     sync.Mutex
-	free   []*upload
-	whole  time.Duration // a whole upload, measured
-}
-
-// upload is a place for one upload after another.
-type upload struct {
-	place  *ground.Place
-	daemon *ground.Daemon
+	pool
+	whole time.Duration // a whole upload, measured
 }
 
 func openKilled(ctx context.Context, g *ground.Ground) (*killed, error) {
-	k := &killed{ground: g}
+	k := &killed{pool: pool{ground: g}}
 	u, err := k.take(ctx)
 	if err != nil {
 		return k, err
@@ -73,29 +64,6 @@ func openKilled(ctx context.Context, g *ground.Ground) (*killed, error) {
 	}
 	k.whole = time.Since(began)
 	return k, nil
-}
-
-func (k *killed) take(ctx context.Context) (*upload, error) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if n := len(k.free); n > 0 {
-		u := k.free[n-1]
-		k.free = k.free[:n-1]
-		return u, nil
-	}
-	place, err := k.ground.Place()
-	if err != nil {
-		return nil, err
-	}
-	u := &upload{place: place}
-	u.daemon, err = place.Start(ctx)
-	return u, err
-}
-
-func (k *killed) give(u *upload) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.free = append(k.free, u)
 }
 
 // Try implements [proof.Prover]. The kill comes anywhere from before the upload
@@ -132,7 +100,7 @@ func (k *killed) Try(ctx context.Context, p *proof.Point) error {
 
 // round is one upload with its end.
 type round struct {
-	u            *upload
+	u            *stand
 	p            *proof.Point
 	sync         bool
 	older, newer []byte
@@ -254,12 +222,4 @@ func (r *round) judge(victim string) {
 			r.p.Violate("the client said done, the file is the old one")
 		}
 	}
-}
-
-// Close implements [proof.Prover].
-func (k *killed) Close(*proof.Tally) error {
-	for _, u := range k.free {
-		u.daemon.Stop()
-	}
-	return nil
 }

@@ -20,6 +20,8 @@ const (
 	Broken = "broken"
 	// Short: no violation, but the tally does not prove much.
 	Short = "short"
+	// LeftOut: the machine lacks what is needed, which Missing names.
+	LeftOut = "left_out"
 )
 
 // Record is the line of a goal.
@@ -52,6 +54,13 @@ type Machine struct {
 	Go     string `json:"go"`
 	User   int    `json:"user"`
 }
+
+// Lacking is the error of a goal that cannot be tried here: what is needed and
+// how to get it.
+type Lacking string
+
+// Error returns what is needed.
+func (l Lacking) Error() string { return "left out: " + string(l) }
 
 // Conclude sets the verdict by the goal's own judge.
 func (r *Record) Conclude(g Goal) {
