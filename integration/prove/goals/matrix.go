@@ -140,7 +140,23 @@ func (m *matrixed) Try(ctx context.Context, p *proof.Point) error {
 	struck, line := t.detach()
 	p.Fault(op.name)
 	m.judge(ctx, p, u, op, in, struck, line, err)
-	return nil
+	return m.probe(ctx, p, u, line)
+}
+
+// probe sees that the daemon still serves, and starts another where it does not.
+func (m *matrixed) probe(ctx context.Context, p *proof.Point, u *stand, line string) error {
+	b, err := u.daemon.Client(noOptions)
+	if err != nil {
+		return err
+	}
+	defer b.Close()
+	if err = b.Ping(ctx); err == nil {
+		return nil
+	}
+	p.Violate("behind %s the daemon is not there: %v: %s", line, err, u.daemon.Log())
+	u.daemon.Stop()
+	u.daemon, err = u.place.Start(ctx)
+	return err
 }
 
 // furnish puts everything in its place.
@@ -191,10 +207,6 @@ func kindsOf(in injection) []sandbox.Kind {
 // look sees that the file is a version, and the right one, and that nothing is
 // left.
 func (m *matrixed) look(ctx context.Context, p *proof.Point, u *stand, op operated, what string, err error) {
-	if !u.daemon.Alive() {
-		p.Violate("%s: the daemon ended: %s", what, u.daemon.Log())
-		return
-	}
 	versions := map[string]string{"old": check.Digest([]byte(olderText)), "new": check.Digest([]byte(newerText))}
 	version, verr := check.Version(filepath.Join(u.place.Cwd(), "f"), versions)
 	writes := op.name == "write_file" || op.name == "write_file_stream"

@@ -53,6 +53,7 @@ func (g *Ground) build(ctx context.Context) error {
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "go", "build", "-o", g.Binary(), "./cmd/controld")
 	cmd.Dir = g.tree
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0") // as it is released
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("build of the daemon: %w: %s", err, out)
 	}

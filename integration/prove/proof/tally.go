@@ -29,13 +29,18 @@ type Violation struct {
 	What  string `json:"what"`
 }
 
-// kept is how many violations are told in words.
-const kept = 20
+// kept is how many violations are told in words, and wordy how many bytes of
+// them each.
+const (
+	kept  = 20
+	wordy = 2000
+)
 
 func (t *Tally) violate(point int, format string, args ...any) {
 	t.Broken++
 	if len(t.Violations) < kept {
-		t.Violations = append(t.Violations, Violation{point, fmt.Sprintf(format, args...)})
+		what := fmt.Sprintf(format, args...)
+		t.Violations = append(t.Violations, Violation{point, what[:min(len(what), wordy)]})
 	}
 }
 
