@@ -59,8 +59,12 @@ const (
 	leastLed   = 20
 )
 
-// block is how many tries are made before the swapper goes on in another way.
-const block = 50
+// block is how many tries are made before the swapper goes on in another way,
+// and a slow one swaps once in so many as calm says.
+const (
+	block = 50
+	calm  = 4
+)
 
 // Try implements [proof.Prover].
 func (a *arenas) Try(ctx context.Context, p *proof.Point) error {
@@ -91,8 +95,10 @@ func (a *arenas) Try(ctx context.Context, p *proof.Point) error {
 
 // block tries an operation some times.
 func (ar *arena) block(ctx context.Context, p *proof.Point, op operation, before func()) {
-	for range block {
-		before()
+	for n := range block {
+		if n%calm == 0 {
+			before()
+		}
 		p.Tries++
 		p.State(op.name + " tries")
 		kind, err := op.try(ctx, ar)

@@ -6,7 +6,7 @@ import (
 )
 
 // swapper lets two names change places beside whoever uses them: as fast as it
-// goes, which is when the naive way is led out, or once for each call, so that
+// goes, which is when the naive way is led out, or once for some calls, so that
 // a call of several steps meets the same ones now and then.
 type swapper struct {
 	a, b  string
