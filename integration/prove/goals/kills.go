@@ -36,8 +36,8 @@ func kills(g *ground.Ground) proof.Goal {
 
 // uploadSize and uploadRate make an upload of an eighth of a second.
 const (
-	uploadSize = 1 << 20
-	uploadRate = 8 << 20
+	uploadSize = 512 << 10
+	uploadRate = 4 << 20
 )
 
 // killed has places for uploads.
@@ -47,23 +47,34 @@ type killed struct {
 }
 
 func openKilled(ctx context.Context, g *ground.Ground) (*killed, error) {
-	k := &killed{pool: pool{ground: g}}
+	k := &killed{pool: pool{ground: g}, whole: time.Minute}
 	u, err := k.take(ctx)
 	if err != nil {
 		return k, err
 	}
 	defer k.give(u)
+	for range 3 {
+		took, err := undisturbed(ctx, u)
+		if err != nil {
+			return k, err
+		}
+		k.whole = min(k.whole, took)
+	}
+	return k, nil
+}
+
+// undisturbed makes a whole upload and tells how long it took.
+func undisturbed(ctx context.Context, u *stand) (time.Duration, error) {
 	r := &round{u: u, newer: make([]byte, uploadSize)}
+	began := time.Now()
 	if err := r.begin(ctx); err != nil {
-		return k, err
+		return 0, err
 	}
 	defer r.end()
-	began := time.Now()
 	if err := r.client.Wait(); err != nil {
-		return k, fmt.Errorf("an upload that nobody disturbs: %w: %s", err, r.said.String())
+		return 0, fmt.Errorf("an upload that nobody disturbs: %w: %s", err, r.said.String())
 	}
-	k.whole = time.Since(began)
-	return k, nil
+	return time.Since(began), nil
 }
 
 // Try implements [proof.Prover]. The kill comes anywhere from before the upload
@@ -133,6 +144,9 @@ func (r *round) begin(ctx context.Context) (err error) {
 
 func (r *round) end() { r.proxy.Close() }
 
+// glance lies between two looks of the observer.
+const glance = 100 * time.Microsecond
+
 // observe reads the file all the time, until stop, and reports what is neither
 // old nor new. stop tells how often it has looked.
 func (r *round) observe() (stop func() int) {
@@ -146,7 +160,7 @@ func (r *round) observe() (stop func() int) {
 			select {
 			case <-quit:
 				return
-			default:
+			case <-time.After(glance): // the others want to get on, too
 			}
 			if _, err := check.Version(r.path(), versions); err != nil && wrong == nil {
 				wrong = err

@@ -83,6 +83,7 @@ func (a *arenas) Try(ctx context.Context, p *proof.Point) error {
 		ar.block(ctx, p, op, func() {})
 		sw.slow()
 		ar.block(ctx, p, op, sw.once)
+		ar.block(ctx, p, op, sw.once)
 		sw.fast()
 		for range block {
 			if ar.escaped(op.naive(ar)) {
