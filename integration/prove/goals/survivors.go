@@ -69,10 +69,6 @@ func (cs *cells) Try(ctx context.Context, p *proof.Point) error {
 	e := commandEnds[p.N/len(shapes)%len(commandEnds)]
 	mode := treeModes[p.N/len(shapes)/len(commandEnds)%len(treeModes)]
 	p.Fault(e.name + ", cgroups " + mode)
-	if leftOut(e, mode) {
-		p.State("left out")
-		return nil
-	}
 	var err error
 	if c.place, err = cs.ground.Place(); err != nil {
 		return err
@@ -82,6 +78,10 @@ func (cs *cells) Try(ctx context.Context, p *proof.Point) error {
 		return err
 	}
 	defer func() { c.daemon.Stop() }() // whichever runs then
+	if out, err := c.leftOut(ctx, e); out || err != nil {
+		p.State("left out")
+		return err
+	}
 	if err := e.by(c, ctx); err != nil {
 		return fmt.Errorf("%s, %s, cgroups %s: %w", c.shape.name, e.name, mode, err)
 	}
@@ -91,7 +91,15 @@ func (cs *cells) Try(ctx context.Context, p *proof.Point) error {
 
 // leftOut are the cells that wait for their turn: what a daemon without cgroups
 // leaves when it is killed.
-func leftOut(e end, mode string) bool { return e.name == "SIGKILL of the daemon" && mode == "off" }
+func (c *cell) leftOut(ctx context.Context, e end) (bool, error) {
+	sb, err := c.daemon.Client(noOptions)
+	if err != nil {
+		return false, err
+	}
+	defer sb.Close()
+	info, err := sb.Info(ctx)
+	return e.name == "SIGKILL of the daemon" && info.Tree != "cgroup", err
+}
 
 // look counts what is left. A machine that is busy may take longer than an
 // answer waits, so it is given a while.
