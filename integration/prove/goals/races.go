@@ -59,12 +59,8 @@ const (
 	leastLed   = 20
 )
 
-// block is how many tries are made before the swapper goes on in another way,
-// and a slow one swaps once in so many as calm says.
-const (
-	block = 50
-	calm  = 4
-)
+// block is how many tries are made before the swapper goes on in another way.
+const block = 64
 
 // Try implements [proof.Prover].
 func (a *arenas) Try(ctx context.Context, p *proof.Point) error {
@@ -80,10 +76,10 @@ func (a *arenas) Try(ctx context.Context, p *proof.Point) error {
 		if took := time.Since(began); took > raceLonger || took > raceTime && p.Control[op.name] >= leastLed {
 			break
 		}
-		ar.block(ctx, p, op, func() {})
+		ar.block(ctx, p, op, func(int) {})
 		sw.slow()
-		ar.block(ctx, p, op, sw.once)
-		ar.block(ctx, p, op, sw.once)
+		ar.block(ctx, p, op, sw.calm)
+		ar.block(ctx, p, op, sw.calm)
 		sw.fast()
 		for range block {
 			if ar.escaped(op.naive(ar)) {
@@ -95,11 +91,9 @@ func (a *arenas) Try(ctx context.Context, p *proof.Point) error {
 }
 
 // block tries an operation some times.
-func (ar *arena) block(ctx context.Context, p *proof.Point, op operation, before func()) {
+func (ar *arena) block(ctx context.Context, p *proof.Point, op operation, before func(n int)) {
 	for n := range block {
-		if n%calm == 0 {
-			before()
-		}
+		before(n)
 		p.Tries++
 		p.State(op.name + " tries")
 		kind, err := op.try(ctx, ar)

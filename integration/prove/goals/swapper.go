@@ -6,12 +6,13 @@ import (
 )
 
 // swapper lets two names change places beside whoever uses them: as fast as it
-// goes, which is when the naive way is led out, or once for some calls, so that
-// a call of several steps meets the same ones now and then.
+// goes, which is when the naive way is led out, or calmly, so that a call of
+// several steps meets the same ones now and then.
 type swapper struct {
 	a, b  string
-	mode  chan bool // fast
-	tries chan struct{}
+	mode  chan bool     // fast
+	tries chan struct{} // one swap, please
+	done  chan struct{}
 	quit  chan struct{}
 	ended chan error
 }
@@ -19,7 +20,7 @@ type swapper struct {
 // swap starts a swapper of the arena's names, which is fast at first.
 func (ar *arena) swap() *swapper {
 	s := &swapper{a: filepath.Join(ar.scope, "a"), b: filepath.Join(ar.scope, "b"), mode: make(chan bool),
-		tries: make(chan struct{}, 1), quit: make(chan struct{}), ended: make(chan error, 1)}
+		tries: make(chan struct{}, 1), done: make(chan struct{}, 1), quit: make(chan struct{}), ended: make(chan error, 1)}
 	go func() { s.ended <- s.run() }()
 	return s
 }
@@ -40,6 +41,9 @@ func (s *swapper) run() error {
 			if err := exchange(s.a, s.b); err != nil {
 				return fmt.Errorf("exchange: %w", err)
 			}
+			if !fast {
+				s.done <- struct{}{}
+			}
 		}
 	}
 }
@@ -56,11 +60,25 @@ func (s *swapper) change(fast bool) {
 func (s *swapper) slow() { s.change(false) }
 func (s *swapper) fast() { s.change(true) }
 
-// once has a slow swapper swap once, soon.
-func (s *swapper) once() {
-	select {
-	case s.tries <- struct{}{}:
-	default:
+// A calm swapper swaps once in calmTries, beside one of their first half: in the
+// second half nothing moves.
+const calmTries = 16
+
+// calm is called before the n-th try beside a slow swapper.
+func (s *swapper) calm(n int) {
+	switch n % calmTries {
+	case 0:
+		select {
+		case s.tries <- struct{}{}:
+		case err := <-s.ended:
+			s.ended <- err
+		}
+	case calmTries / 2:
+		select {
+		case <-s.done:
+		case err := <-s.ended:
+			s.ended <- err
+		}
 	}
 }
 
