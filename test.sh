@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Runs the project's checks: ./test.sh runs all of them, ./test.sh PART... some.
-# Parts: format vet lint build unit demo fuzz load. As root on Debian it installs
+# Parts: format vet lint build unit demo prove fuzz load. As root on Debian it installs
 # what the tests use; as an ordinary user it installs nothing and names what is
 # missing.
 set -euo pipefail
@@ -71,10 +71,16 @@ demo() {
 	go run ./cmd/runtime-demo -stream 67108864
 }
 
-[ $# -gt 0 ] || set -- format vet lint build unit demo fuzz load
+prove() {
+	say "the promises, with the counts of CI"
+	need strace strace
+	go run -race ./integration/prove -quick
+}
+
+[ $# -gt 0 ] || set -- format vet lint build unit demo prove fuzz load
 for part; do
 	case $part in
-	format | vet | lint | build | unit | demo | fuzz | load) "$part" ;;
+	format | vet | lint | build | unit | demo | prove | fuzz | load) "$part" ;;
 	*) echo "unknown part: $part" >&2 && exit 2 ;;
 	esac
 done

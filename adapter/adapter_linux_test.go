@@ -20,6 +20,7 @@ import (
 
 	"github.com/controld/controld/adapter"
 	"github.com/controld/controld/dataport"
+	"github.com/controld/controld/integration/faultproxy"
 	"github.com/controld/controld/rpc"
 	"github.com/controld/controld/rpc/server"
 	"github.com/controld/controld/sandbox"
@@ -476,72 +477,6 @@ func TestClosed(t *testing.T) {
 	wantKind(t, err, sandbox.KindUnavailable)
 }
 
-// muxer emulates the vsock device of Firecracker on a Unix socket: it answers
-// CONNECT, takes an end of file from the host for the end of both directions,
-// does not pass on one of the guest, and cuts the connection 2 s after either.
-type muxer struct {
-	guest string
-	all   sync.WaitGroup
-}
-
-const muxerCut = 2 * time.Second
-
-func (m *muxer) serve(ln net.Listener) {
-	for {
-		host, err := ln.Accept()
-		if err != nil {
-			return
-		}
-		m.all.Go(func() { m.connection(host) })
-	}
-}
-
-func (m *muxer) connection(host net.Conn) {
-	defer host.Close()
-	var line []byte
-	for b := make([]byte, 1); len(line) < 32; line = append(line, b[0]) {
-		if _, err := io.ReadFull(host, b); err != nil || b[0] == '\n' {
-			break
-		}
-	}
-	var port int
-	if _, err := fmt.Sscanf(string(line), "CONNECT %d", &port); err != nil || port != 52 {
-		return
-	}
-	guest, err := net.Dial("unix", m.guest)
-	if err != nil {
-		return
-	}
-	defer guest.Close()
-	fmt.Fprintf(host, "OK %d\n", 1073741824)
-	guestEnded := make(chan struct{})
-	var copies sync.WaitGroup
-	copies.Go(func() {
-		defer close(guestEnded)
-		io.CopyBuffer(host, guest, make([]byte, 64<<10))
-	})
-	hostEnded := make(chan struct{})
-	copies.Go(func() {
-		defer close(hostEnded)
-		io.CopyBuffer(guest, host, make([]byte, 64<<10))
-	})
-	select {
-	case <-hostEnded: // both directions end, at once for the guest
-		guest.(*net.UnixConn).CloseWrite()
-		guest.(*net.UnixConn).CloseRead()
-	case <-guestEnded:
-	}
-	timer := time.NewTimer(muxerCut)
-	select {
-	case <-timer.C:
-	case <-hostEnded:
-	}
-	host.Close()
-	guest.Close()
-	copies.Wait()
-	timer.Stop()
-}
-
 // startMuxer runs the emulator in front of the Unix socket dir/guest and
 // returns its URL.
 func startMuxer(t *testing.T, dir string) string {
@@ -550,11 +485,15 @@ func startMuxer(t *testing.T, dir string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m := &muxer{guest: filepath.Join(dir, "guest")}
-	m.all.Go(func() { m.serve(ln) })
+	m := &faultproxy.Muxer{Guest: faultproxy.To("unix", filepath.Join(dir, "guest")), Port: 52}
+	served := make(chan struct{})
+	go func() {
+		defer close(served)
+		m.Serve(ln)
+	}()
 	t.Cleanup(func() {
 		ln.Close()
-		m.all.Wait()
+		<-served
 	})
 	return "hybrid-vsock://" + filepath.Join(dir, "muxer") + ":52"
 }

@@ -11,8 +11,9 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"time"
+
+	"github.com/controld/controld/integration/mutants/faults"
 )
 
 func main() {
@@ -29,17 +30,17 @@ func main() {
 }
 
 // choose returns the mutants of those names, all of them without any.
-func choose(names []string) ([]mutant, error) {
+func choose(names []string) ([]faults.Fault, error) {
 	if len(names) == 0 {
-		return mutants, nil
+		return faults.All(), nil
 	}
-	var chosen []mutant
+	var chosen []faults.Fault
 	for _, name := range names {
-		i := slices.IndexFunc(mutants, func(m mutant) bool { return m.name == name })
-		if i < 0 {
-			return nil, fmt.Errorf("there is no mutant %s", name)
+		f, err := faults.Named(name)
+		if err != nil {
+			return nil, err
 		}
-		chosen = append(chosen, mutants[i])
+		chosen = append(chosen, f)
 	}
 	return chosen, nil
 }
@@ -54,20 +55,20 @@ func run(ctx context.Context, names []string) (survivors int, err error) {
 		return 0, err
 	}
 	defer os.RemoveAll(dir)
-	b := bench{tree: filepath.Join(dir, "tree"), whole: make(map[test]bool)}
-	if err := b.copy(ctx); err != nil {
+	b := bench{tree: filepath.Join(dir, "tree"), whole: make(map[faults.Test]bool)}
+	if err := faults.Copy(ctx, ".", b.tree); err != nil {
 		return 0, err
 	}
 	for _, m := range chosen {
 		began := time.Now()
 		v, err := b.try(ctx, m)
 		if err != nil {
-			return survivors, fmt.Errorf("%s: %w", m.name, err)
+			return survivors, fmt.Errorf("%s: %w", m.Name, err)
 		}
 		if !v.noticed {
 			survivors++
 		}
-		fmt.Printf("%-28s %s (%.0f s)\n", m.name, v, time.Since(began).Seconds())
+		fmt.Printf("%-28s %s (%.0f s)\n", m.Name, v, time.Since(began).Seconds())
 	}
 	return survivors, nil
 }

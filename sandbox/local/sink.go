@@ -182,6 +182,11 @@ func (k *sink) commit(ctx context.Context, c sandbox.Commit) (sandbox.WriteInfo,
 	}
 	if err == nil && k.opts.Sync {
 		err = k.syncDir()
+		if err != nil { // it has its name, until the power fails
+			e := *sandbox.AsError(k.op, k.path, err)
+			e.Outcome = sandbox.OutcomeUnknown
+			return none, &e
+		}
 	}
 	if err != nil {
 		return none, k.fail(err)

@@ -32,7 +32,11 @@ func (p *Place) mkdir(rel string) error {
 	if err := retry(func() error { return unix.Mkdirat(dir, name, dirMode) }); err != nil {
 		return err
 	}
-	return fixMode(dir, name)
+	err = fixMode(dir, name)
+	if err != nil { // then it has not been made
+		unix.Unlinkat(dir, name, unix.AT_REMOVEDIR)
+	}
+	return err
 }
 
 // fixMode gives a new directory the bits that a umask took from it. It acts on

@@ -1,14 +1,16 @@
-package main
+package faults
 
 import "slices"
 
-// mutants are the faults, each the smallest edit that makes it. What is after
+// All returns the faults, each the smallest edit that makes it. What is after
 // a slash in the name of a test is the part of it that is run.
-var mutants = slices.Concat(pathFaults, fileFaults, streamFaults, tokenFaults, commandFaults, callFaults)
+func All() []Fault {
+	return slices.Concat(pathFaults, fileFaults, streamFaults, tokenFaults, commandFaults, callFaults)
+}
 
 // pathFaults lead out of a scope, or to something else than was meant.
-var pathFaults = []mutant{
-	{"naive_path", test{"./sandbox/local/root", "TestRace"}, []edit{
+var pathFaults = []Fault{
+	{"naive_path", Test{"./sandbox/local/root", "TestRace"}, []Edit{
 		{"sandbox/local/root/place.go", "	if !p.beneath && !p.plain {", `	if p.beneath {
 		top, _ := filepath.EvalSymlinks(procPath(p.dir))
 		name := filepath.Join(top, rel)
@@ -21,7 +23,7 @@ var pathFaults = []mutant{
 		{"sandbox/local/root/place.go", `	"strconv"`, `	"path/filepath"
 	"strconv"`},
 	}},
-	{"prefix_check", test{"./sandbox/local", "TestScope"}, []edit{
+	{"prefix_check", Test{"./sandbox/local", "TestScope"}, []Edit{
 		{"sandbox/local/root/root.go", "	return &Place{root: r, dir: dir, rel: path, beneath: true}, nil", `	if top := filepath.Clean(scope); !strings.HasPrefix(filepath.Join(top, path)+"/", top+"/") {
 		unix.Close(dir)
 		return nil, ErrOutside
@@ -30,7 +32,7 @@ var pathFaults = []mutant{
 		{"sandbox/local/root/root.go", `	"strings"`, `	"path/filepath"
 	"strings"`},
 	}},
-	{"follow_last_link", test{"./sandbox/local", "TestRm"}, []edit{
+	{"follow_last_link", Test{"./sandbox/local", "TestRm"}, []Edit{
 		{"sandbox/local/remove.go", "	if opts.Force && err == syscall.ENOTDIR {", `	if err == nil {
 		if to, last, err := place.Target(); err == nil {
 			unix.Close(dir)
@@ -39,27 +41,27 @@ var pathFaults = []mutant{
 	}
 	if opts.Force && err == syscall.ENOTDIR {`},
 	}},
-	{"write_without_parents", test{"./sandbox/local", "TestWriteMakesParents"}, []edit{
+	{"write_without_parents", Test{"./sandbox/local", "TestWriteMakesParents"}, []Edit{
 		{"sandbox/local/write.go", "	if sandbox.KindOf(err) != sandbox.KindNotFound {", "	if true {"},
 	}},
-	{"stream_with_parents", test{"./sandbox/sandboxtest", "TestLocal/cgroups_auto/writestream/no_parents_are_made"}, []edit{
+	{"stream_with_parents", Test{"./sandbox/sandboxtest", "TestLocal/cgroups_auto/writestream/no_parents_are_made"}, []Edit{
 		{"sandbox/local/write.go", "	if err != nil && opts.Parents &&", "	if err != nil &&"},
 	}},
-	{"stat_invents_mtime", test{"./sandbox/sandboxtest", "TestLocal/cgroups_auto/stat/mtime_is_the_file's_own"}, []edit{
+	{"stat_invents_mtime", Test{"./sandbox/sandboxtest", "TestLocal/cgroups_auto/stat/mtime_is_the_file's_own"}, []Edit{
 		{"sandbox/local/meta.go", "		stat.ModTime = sandbox.Some(t)", "		stat.ModTime = sandbox.Some(time.Now())"},
 	}},
 }
 
 // fileFaults show a file that is not whole, or lose one with the power.
-var fileFaults = []mutant{
-	{"inplace_write", test{"./sandbox/local", "TestSinkVerdicts"}, []edit{
+var fileFaults = []Fault{
+	{"inplace_write", Test{"./sandbox/local", "TestSinkVerdicts"}, []Edit{
 		{"sandbox/local/sink.go", "	t, err := k.s.newTemp(k.dir)", `	t := &temp{s: k.s, dir: k.dir, forget: func() {}}
 	fd, err := openAt(k.dir, k.name, unix.O_CREAT|unix.O_RDWR|unix.O_TRUNC, 0o644)
 	t.file, t.name = os.NewFile(uintptr(fd), "temp"), k.name`},
 		{"sandbox/local/sink.go", `	"io"`, `	"io"
 	"os"`},
 	}},
-	{"rename_before_fsync", test{"./integration", "TestWireSyncReachesTheDisk"}, []edit{
+	{"rename_before_fsync", Test{"./integration", "TestWireSyncReachesTheDisk"}, []Edit{
 		{"sandbox/local/sink.go", `	if k.opts.Sync {
 		if err := k.temp.file.Sync(); err != nil {
 			return mine, err
@@ -73,28 +75,28 @@ var fileFaults = []mutant{
 			err = k.syncDir()
 		}`},
 	}},
-	{"no_dir_fsync", test{"./integration", "TestWireSyncReachesTheDisk"}, []edit{
+	{"no_dir_fsync", Test{"./integration", "TestWireSyncReachesTheDisk"}, []Edit{
 		{"sandbox/local/sink.go", "	if err == nil && k.opts.Sync {", "	if false {"},
 	}},
-	{"temp_in_listing", test{"./sandbox/sandboxtest", "TestLocal/cgroups_auto/writestream/nothing_shows_before_the_commit"}, []edit{
+	{"temp_in_listing", Test{"./sandbox/sandboxtest", "TestLocal/cgroups_auto/writestream/nothing_shows_before_the_commit"}, []Edit{
 		{"sandbox/local/temp.go", "	if !s.named.Load() {", "	if false {"},
 	}},
 }
 
 // streamFaults take bytes that are not all there for a whole file.
-var streamFaults = []mutant{
-	{"close_is_success", test{"./integration", "TestClientWantsTheVerdict"}, []edit{
+var streamFaults = []Fault{
+	{"close_is_success", Test{"./integration", "TestClientWantsTheVerdict"}, []Edit{
 		{"adapter/source.go", "	whole := !s.length.Known", `	if true {
 		return sandbox.ReadVerdict{}, nil
 	}
 	whole := !s.length.Known`},
 		{"sandbox/stream.go", "	case s.left.Known && s.left.Value > 0:", "	case false:"},
 	}},
-	{"commit_without_count", test{"./integration", "TestWireWriteFailures"}, []edit{
+	{"commit_without_count", Test{"./integration", "TestWireWriteFailures"}, []Edit{
 		{"rpc/server/data.go", "	if got.Bytes != want.Value {", "	if false {"},
 		{"sandbox/local/sink.go", "	if got != want {", "	if false {"},
 	}},
-	{"ok_before_inner_ok", test{"./integration", "TestInnerRefusalReachesTheFirstHop"}, []edit{
+	{"ok_before_inner_ok", Test{"./integration", "TestInnerRefusalReachesTheFirstHop"}, []Edit{
 		{"adapter/sink.go", `	conn, err := s.open(ctx, l, &t, ahead{}, nil)
 	if err != nil {
 		l.drop(t.ID)
@@ -115,8 +117,8 @@ var streamFaults = []mutant{
 }
 
 // tokenFaults let a token open more than one connection, or open one for ever.
-var tokenFaults = []mutant{
-	{"token_check_then_delete", test{"./transfer", "TestTokenIsSingleUse"}, []edit{
+var tokenFaults = []Fault{
+	{"token_check_then_delete", Test{"./transfer", "TestTokenIsSingleUse"}, []Edit{
 		{"transfer/table.go", `	tb.burn(t)
 	if t.state != Minted {`, `	minted := t.state == Minted
 	t.mu.Unlock()
@@ -129,11 +131,11 @@ var tokenFaults = []mutant{
 		{"transfer/table.go", `	"errors"`, `	"errors"
 	"runtime"`},
 	}},
-	{"token_reusable", test{"./integration", "TestWireOneTokenOneConnection"}, []edit{
+	{"token_reusable", Test{"./integration", "TestWireOneTokenOneConnection"}, []Edit{
 		{"transfer/table.go", "	tb.burn(t)\n	if t.state", "	if t.state"},
 		{"transfer/table.go", "	if t.state != Minted {", "	if t.state != Minted && t.state.Ended() {"},
 	}},
-	{"token_no_expiry", test{"./transfer", "TestTokenExpires"}, []edit{
+	{"token_no_expiry", Test{"./transfer", "TestTokenExpires"}, []Edit{
 		{"transfer/table.go", "	if t.state != Minted || time.Until(t.expires) > 0 {", "	if true {"},
 	}},
 }

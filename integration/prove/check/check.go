@@ -1,0 +1,152 @@
+// Package check holds the invariants that hold whatever happens: a file is one
+// of its versions, and nothing is left behind.
+//
+// What does not belong here: how anything comes about.
+package check
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Digest is the SHA-256 of content in hex.
+func Digest(content []byte) string {
+	sum := sha256.Sum256(content)
+	return hex.EncodeToString(sum[:])
+}
+
+// FileDigest is the SHA-256 of what a file holds now.
+func FileDigest(path string) (string, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	h := sha256.New()
+	if _, err := io.Copy(h, f); err != nil {
+		return "", err
+	}
+	return hex.EncodeToString(h.Sum(nil)), nil
+}
+
+// Version returns the name of the version that a file holds, of those given by
+// name and digest; an error is a file that is none of them.
+func Version(path string, versions map[string]string) (string, error) {
+	got, err := FileDigest(path)
+	if err != nil {
+		return "", err
+	}
+	for name, digest := range versions {
+		if digest == got {
+			return name, nil
+		}
+	}
+	size := int64(-1)
+	if st, err := os.Stat(path); err == nil {
+		size = st.Size()
+	}
+	return "", fmt.Errorf("%s is none of its versions: %d bytes, SHA-256 %s", filepath.Base(path), size, got)
+}
+
+// Only tells whether a directory holds these names alone.
+func Only(dir string, names ...string) error {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return err
+	}
+	known := make(map[string]bool)
+	for _, n := range names {
+		known[n] = true
+	}
+	for _, e := range entries {
+		if !known[e.Name()] {
+			return fmt.Errorf("%s is left in the directory", e.Name())
+		}
+	}
+	return nil
+}
+
+// Open returns what the descriptors of a process lead to.
+func Open(pid int) ([]string, error) {
+	dir := fmt.Sprintf("/proc/%d/fd", pid)
+	fds, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	var open []string
+	for _, fd := range fds {
+		if to, err := os.Readlink(filepath.Join(dir, fd.Name())); err == nil {
+			open = append(open, to)
+		}
+	}
+	return open, nil
+}
+
+// Temps counts the files in a directory that a process holds and that no name
+// leads to, and those whose name is not known.
+func Temps(pid int, dir string, known ...string) int {
+	open, _ := Open(pid) // it may have ended
+	n := 0
+	for _, to := range open {
+		if at, gone := strings.CutSuffix(to, " (deleted)"); gone && filepath.Dir(at) == dir {
+			n++
+		}
+	}
+	if Only(dir, known...) != nil {
+		n++
+	}
+	return n
+}
+
+// Running tells whether a process lives; a zombie does not.
+func Running(pid string) bool {
+	stat, err := os.ReadFile("/proc/" + pid + "/stat")
+	if err != nil {
+		return false
+	}
+	_, rest, _ := strings.Cut(string(stat), ") ")
+	return !strings.HasPrefix(rest, "Z")
+}
+
+// Children counts the living children of a process.
+func Children(pid int) int {
+	stats, _ := filepath.Glob("/proc/[0-9]*/stat")
+	n := 0
+	for _, name := range stats {
+		text, _ := os.ReadFile(name)
+		_, rest, _ := strings.Cut(string(text), ") ")
+		fields := strings.Fields(rest)
+		if len(fields) > 1 && fields[0] != "Z" && fields[1] == strconv.Itoa(pid) {
+			n++
+		}
+	}
+	return n
+}
+
+// Eventually polls until done says nothing, or for a minute: then it returns
+// what done said last.
+func Eventually(ctx context.Context, done func() error) error {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		err := done()
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return err
+		}
+	}
+}

@@ -1,0 +1,105 @@
+// Package ground is what provers stand on: the daemon built from the tree, state
+// directories with a token, daemons as processes of their own, and clients.
+//
+// What does not belong here: faults and verdicts.
+package ground
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/controld/controld/sandboxhost"
+)
+
+// Ground is a directory for one run, with the daemon in it.
+type Ground struct{ tree, dir string }
+
+// New builds the daemon of the project in the directory tree. The caller closes
+// the ground.
+func New(ctx context.Context, tree string) (*Ground, error) {
+	dir, err := os.MkdirTemp("", "controld-prove-")
+	if err != nil {
+		return nil, err
+	}
+	g := &Ground{tree: tree, dir: dir}
+	if err := g.build(ctx); err != nil {
+		g.Close()
+		return nil, err
+	}
+	return g, nil
+}
+
+// Tree is where the project is.
+func (g *Ground) Tree() string { return g.tree }
+
+// Close removes everything.
+func (g *Ground) Close() error { return os.RemoveAll(g.dir) }
+
+// Binary is the path of the daemon.
+func (g *Ground) Binary() string { return filepath.Join(g.dir, "controld") }
+
+// Dir makes a new directory.
+func (g *Ground) Dir() (string, error) { return os.MkdirTemp(g.dir, "at-") }
+
+func (g *Ground) build(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "go", "build", "-o", g.Binary(), "./cmd/controld")
+	cmd.Dir = g.tree
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0") // as it is released
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("build of the daemon: %w: %s", err, out)
+	}
+	return nil
+}
+
+// Tree finds the project that the working directory is in.
+func Tree(ctx context.Context) (string, error) {
+	out, err := exec.CommandContext(ctx, "go", "list", "-m", "-json=Path,Dir").Output()
+	if err != nil {
+		return "", fmt.Errorf("this runs in the project's own tree: %w", err)
+	}
+	var module struct{ Path, Dir string }
+	if err := json.Unmarshal(out, &module); err != nil {
+		return "", err
+	}
+	if !strings.HasSuffix(module.Path, "/controld") {
+		return "", errors.New("this runs in the project's own tree")
+	}
+	return module.Dir, nil
+}
+
+// Place is a state directory with a token, for one daemon after another.
+type Place struct {
+	ground         *Ground
+	dir            string
+	Secret, Tokens string
+}
+
+// Place makes a state directory.
+func (g *Ground) Place() (*Place, error) {
+	dir, err := g.Dir()
+	if err != nil {
+		return nil, err
+	}
+	p := &Place{ground: g, dir: dir, Tokens: filepath.Join(dir, "tokens")}
+	secret, line, err := sandboxhost.NewSecret(sandboxhost.Grant{Tenant: "prove", Sandbox: sandboxhost.AnySandbox})
+	if err != nil {
+		return nil, err
+	}
+	p.Secret = secret
+	return p, sandboxhost.AppendToken(p.Tokens, line)
+}
+
+// State is the state directory of the daemons here.
+func (p *Place) State() string { return filepath.Join(p.dir, "state") }
+
+// Cwd is the directory of the default sandbox.
+func (p *Place) Cwd() string { return filepath.Join(p.State(), "sandboxes", "prove", "default") }
