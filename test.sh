@@ -74,7 +74,13 @@ demo() {
 prove() {
 	say "the promises, with the counts of CI"
 	need strace strace
-	go run -race ./integration/prove -quick
+	local bin code=0
+	bin=$(mktemp -d)
+	go build -race -o "$bin/prove" ./integration/prove
+	"$bin/prove" -quick || code=$?
+	rm -rf "$bin"
+	[ "$code" != 3 ] || echo "short: nothing was violated, but this machine had too much else to do to prove a goal; see above"
+	[ "$code" = 0 ] || [ "$code" = 3 ]
 }
 
 [ $# -gt 0 ] || set -- format vet lint build unit demo prove fuzz load

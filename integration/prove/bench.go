@@ -81,11 +81,24 @@ func (b *bench) all(ctx context.Context) (int, error) {
 		if err := b.tell(g, r); err != nil {
 			return 2, err
 		}
-		if r.Verdict != proof.Held && r.Verdict != proof.LeftOut {
-			code = 1
-		}
+		code = worse(code, r.Verdict)
 	}
 	return code, nil
+}
+
+// exitShort is the exit code where nothing was violated and something was not
+// seen often enough to prove much, as on a machine that has much else to do.
+const exitShort = 3
+
+// worse returns the exit code behind one more verdict.
+func worse(code int, verdict string) int {
+	switch {
+	case verdict == proof.Held || verdict == proof.LeftOut || code == 1:
+		return code
+	case verdict == proof.Short:
+		return exitShort
+	}
+	return 1
 }
 
 // blank is the record of a run that has not begun.

@@ -53,7 +53,7 @@ func main() {
 }
 
 // run returns 0 where everything held, 1 where something did not, 2 with an
-// error where that is not known.
+// error where that is not known, exitShort where little was seen.
 func run(ctx context.Context, o options) (int, error) {
 	if flag.NArg() > 0 {
 		return 2, fmt.Errorf("what is %q? See -help", flag.Arg(0))

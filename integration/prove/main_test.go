@@ -72,3 +72,23 @@ func TestReplayWantsALine(t *testing.T) {
 		}
 	}
 }
+
+func TestWorse(t *testing.T) {
+	for _, tc := range []struct {
+		verdicts []string
+		code     int
+	}{
+		{[]string{proof.Held, proof.LeftOut}, 0},
+		{[]string{proof.Short, proof.Held}, exitShort},
+		{[]string{proof.Broken, proof.Short}, 1},
+		{[]string{proof.Short, proof.Broken}, 1},
+	} {
+		code := 0
+		for _, v := range tc.verdicts {
+			code = worse(code, v)
+		}
+		if code != tc.code {
+			t.Errorf("%v: %d, want %d", tc.verdicts, code, tc.code)
+		}
+	}
+}
