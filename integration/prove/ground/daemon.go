@@ -48,7 +48,7 @@ func (l *logged) Write(p []byte) (int, error) {
 func (p *Place) Start(ctx context.Context, args ...string) (*Daemon, error) {
 	file := filepath.Join(p.dir, "ready.json")
 	os.Remove(file)
-	args = append([]string{"serve", "--control", "tcp://127.0.0.1:0", "--data", "tcp://127.0.0.1:0", "--admin", "tcp://127.0.0.1:0",
+	args = append([]string{"serve", "--traceable", "--control", "tcp://127.0.0.1:0", "--data", "tcp://127.0.0.1:0", "--admin", "tcp://127.0.0.1:0",
 		"--tokens", p.Tokens, "--state-dir", p.State(), "--ready-file", file, "--log-level", "warn"}, args...)
 	d := &Daemon{place: p, cmd: exec.Command(p.ground.Binary(), args...), exited: make(chan struct{})}
 	d.cmd.Stderr = &d.log
