@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/controld/controld/adapter"
+	"github.com/controld/controld/integration/prove/check"
 	"github.com/controld/controld/sandboxhost"
 	"github.com/controld/controld/sandboxhost/daemon"
 )
@@ -99,9 +100,14 @@ func (p *place) startBehind(t *testing.T, commands string, args ...string) *proc
 	t.Helper()
 	readyFile := filepath.Join(p.dir, "ready.json")
 	os.Remove(readyFile)
-	args = append([]string{"-c", commands + `; exec "$0" "$@"`, binary(t), "serve", "--control", "tcp://127.0.0.1:0", "--data", "tcp://127.0.0.1:0",
-		"--admin", "tcp://127.0.0.1:0", "--tokens", p.tokens, "--state-dir", filepath.Join(p.dir, "state"), "--ready-file", readyFile}, args...)
+	args = append([]string{"-c", commands + `; exec "$0" "$@"`, binary(t)}, p.serve(readyFile, args...)...)
 	return p.run(t, exec.Command("/bin/sh", args...), readyFile)
+}
+
+// serve returns the arguments of a daemon here, with more behind them.
+func (p *place) serve(readyFile string, more ...string) []string {
+	return append([]string{"serve", "--control", "tcp://127.0.0.1:0", "--data", "tcp://127.0.0.1:0", "--admin", "tcp://127.0.0.1:0",
+		"--tokens", p.tokens, "--state-dir", filepath.Join(p.dir, "state"), "--ready-file", readyFile}, more...)
 }
 
 // run runs a daemon until the test ends, and waits until it is ready.
@@ -225,14 +231,7 @@ func metric(t *testing.T, d *process, name string) float64 {
 }
 
 // alive tells whether a process lives; a zombie does not.
-func alive(pid string) bool {
-	stat, err := os.ReadFile("/proc/" + pid + "/stat")
-	if err != nil {
-		return false
-	}
-	_, rest, _ := strings.Cut(string(stat), ") ")
-	return !strings.HasPrefix(rest, "Z")
-}
+func alive(pid string) bool { return check.Running(pid) }
 
 // trace has strace(1) write down, or tamper with, calls of a daemon. The
 // tracer stands beside the daemon, so that signals go to the daemon, and ends

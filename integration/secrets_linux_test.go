@@ -21,9 +21,7 @@ const nobody = 65534
 func (p *place) startAsNobody(t *testing.T, canary string, args ...string) *process {
 	t.Helper()
 	ready := filepath.Join(p.dir, "ready.json")
-	args = append([]string{"serve", "--control", "tcp://127.0.0.1:0", "--data", "tcp://127.0.0.1:0", "--tokens", p.tokens,
-		"--state-dir", filepath.Join(p.dir, "state"), "--ready-file", ready}, args...)
-	cmd := exec.Command(binary(t), args...)
+	cmd := exec.Command(binary(t), p.serve(ready, args...)...)
 	cmd.Env = append(os.Environ(), "SECRET="+canary)
 	if os.Getuid() == 0 {
 		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}

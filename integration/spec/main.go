@@ -71,11 +71,7 @@ func writeNumbers(w io.Writer, found tests) {
 		if n.name != "" {
 			name = "`--" + n.name + "`"
 		}
-		ids := n.tests
-		if len(ids) == 0 {
-			ids = found.of(n.rule)
-		}
-		fmt.Fprintf(w, "| N%d | %s | %s | %s | %s | %s |\n", i+1, name, n.value, n.bounds, n.rule, list(ids))
+		fmt.Fprintf(w, "| N%d | %s | %s | %s | %s | %s |\n", i+1, name, n.value, n.bounds, n.rule, list(n.testsIn(found)))
 	}
 }
 

@@ -22,6 +22,14 @@ type number struct {
 	tests  []string // "dir: TestName"
 }
 
+// testsIn returns the tests of a number among those found.
+func (n number) testsIn(found tests) []string {
+	if len(n.tests) > 0 {
+		return n.tests
+	}
+	return found.of(n.rule)
+}
+
 func numbers() []number {
 	return append(append(ofTheDaemon(daemon.Default()), ofTheProtocol()...), ofTheClient()...)
 }

@@ -1,24 +1,18 @@
-package integration
+package main
 
 import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
 )
 
-var (
-	ruleDefined = regexp.MustCompile(`(?m)^- \*\*(P\d+\.\d+)\*\* `)
-	ruleNamed   = regexp.MustCompile(`\bP\d+\.\d+\b`)
-)
-
 // TestEveryRuleHasATest compares the rules of docs/protocol.md with those that
 // the tests name, in a comment or in the name of a subtest.
 func TestEveryRuleHasATest(t *testing.T) {
-	page, err := os.ReadFile("../docs/protocol.md")
+	page, err := os.ReadFile(root + "/docs/protocol.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -52,11 +46,11 @@ func TestEveryRuleHasATest(t *testing.T) {
 func rulesInTests(t *testing.T) map[string][]string {
 	t.Helper()
 	named := map[string][]string{}
-	err := filepath.WalkDir("..", func(path string, d fs.DirEntry, err error) error {
+	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
-		if d.IsDir() && strings.HasPrefix(d.Name(), ".") && d.Name() != ".." {
+		if d.IsDir() && strings.HasPrefix(d.Name(), ".") && path != root {
 			return fs.SkipDir
 		}
 		if d.IsDir() || !strings.HasSuffix(path, "_test.go") {
