@@ -73,6 +73,9 @@ func (l *LineReader) Next() ([]byte, error) {
 	}
 }
 
+// Waiting tells whether something was read behind the last line.
+func (l *LineReader) Waiting() bool { return l.begin < l.end }
+
 // Rest returns what was read behind the last line. It is for handing the
 // connection on to another protocol.
 func (l *LineReader) Rest() []byte { return l.buf[l.begin:l.end] }

@@ -17,6 +17,30 @@ func (t *Transfer) Wait(ctx context.Context) (Outcome, error) {
 	return t.fetch()
 }
 
+// AfterEnd has tell called once, when the outcome stands, on the goroutine that
+// ended the transfer, which it must not hold up. It returns false, and tell is
+// not called, when the outcome stands already. Who is what [Transfer.Forget]
+// knows it by, any comparable value.
+func (t *Transfer) AfterEnd(who any, tell func()) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !t.endedAt.IsZero() {
+		return false
+	}
+	if t.waiting == nil {
+		t.waiting = make(map[any]func())
+	}
+	t.waiting[who] = tell
+	return true
+}
+
+// Forget takes an [Transfer.AfterEnd] back, if it is not being told already.
+func (t *Transfer) Forget(who any) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.waiting, who)
+}
+
 // Commit asks for exactly bytes bytes to be made visible and waits for it. It
 // may come before the data. Repeated with the same count it gives the same
 // answer; with another it is [sandbox.KindInvalidParams]. When ctx ends

@@ -72,7 +72,12 @@ func (t *Transfer) finish(to State, out Outcome, err error) {
 	t.mu.Lock()
 	t.outcome, t.err, t.endedAt = out, t.named(err), time.Now()
 	close(t.done)
+	waiting := t.waiting
+	t.waiting = nil
 	t.mu.Unlock()
+	for _, tell := range waiting {
+		tell()
+	}
 	if interrupt != nil {
 		interrupt()
 	}

@@ -95,6 +95,7 @@ type Transfer struct {
 	err       error
 	endedAt   time.Time
 	fetched   bool
+	waiting   map[any]func() // who wants to know of the end
 }
 
 // Source returns what a read transfer sends.

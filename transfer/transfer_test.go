@@ -666,3 +666,31 @@ func TestCase_C42(t *testing.T) {
 		t.Error("the hash is not held: how is the token found?")
 	}
 }
+
+// TestAfterEnd: told once, when the outcome stands; not behind that, and not
+// when it was forgotten.
+func TestAfterEnd(t *testing.T) {
+	tb := transfer.NewTable(transfer.Config{})
+	defer tb.Close(errors.New("end"))
+	tr, _ := mintRead(t, tb, acme, &fakeSource{})
+	told := map[string]int{}
+	for _, who := range []string{"a", "b", "b", "c"} {
+		if !tr.AfterEnd(who, func() {
+			if !tr.State().Ended() {
+				t.Error("told before the end")
+			}
+			told[who]++
+		}) {
+			t.Fatal("a transfer that lives says it has ended")
+		}
+	}
+	tr.Forget("c")
+	tr.Forget("nobody")
+	tr.Abort(t.Context())
+	if told["a"] != 1 || told["b"] != 1 || told["c"] != 0 {
+		t.Errorf("told %v", told)
+	}
+	if tr.AfterEnd("d", func() { t.Error("told of an end that was before") }) {
+		t.Error("a transfer that ended says it lives")
+	}
+}

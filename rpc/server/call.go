@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"runtime/debug"
+	"sync"
 	"time"
 
 	"github.com/google/uuid"
@@ -19,6 +20,7 @@ type call struct {
 	key    string // of its id among the calls in flight
 	batch  *batch
 	slot   int
+	alone  bool // there was no other call in flight
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 
@@ -79,6 +81,28 @@ func (cl *call) giveBack(n int64) {
 func (cl *call) runAll() {
 	for cl != nil {
 		cl = cl.run()
+	}
+}
+
+// awaitEnd runs a transfer_result when its transfer has ended, or the call is
+// cancelled. No goroutine waits for that.
+func (cl *call) awaitEnd() {
+	t, err := cl.find(cl.r.Params.(*rpc.TransferParams).ID)
+	if err != nil {
+		cl.runAll()
+		return
+	}
+	var once sync.Once
+	run := func() { once.Do(cl.runAll) }
+	stop := context.AfterFunc(cl.ctx, func() {
+		t.Forget(cl)
+		run()
+	})
+	if !t.AfterEnd(cl, func() { stop(); run() }) {
+		stop()
+		run()
+	} else if cl.ctx.Err() != nil {
+		t.Forget(cl)
 	}
 }
 

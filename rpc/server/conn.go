@@ -23,7 +23,14 @@ type conn struct {
 	lines *rpc.LineReader
 	w     *rpc.Writer
 	peer  *peer // set by hello
-	guest *guest
+	own   bool  // the peer came with a hello here
+	// leave ends the connection's part in the life of its sandbox.
+	leave func()
+	// next is the call that the reader does by itself behind its line, prompt
+	// how many there were that it could have done.
+	next   *call
+	prompt int
+	guest  *guest
 	// hello ends the connection when none came in time; nil for a stream.
 	hello    *time.Timer
 	deadline time.Time
@@ -44,9 +51,10 @@ type conn struct {
 type step int
 
 const (
-	goOn    step = iota
-	hangUp       // close behind the last answer
-	upgrade      // both sides speak yamux from now on
+	goOn     step = iota
+	hangUp        // close behind the last answer
+	upgrade       // both sides speak yamux from now on
+	relieved      // another goroutine has read on, to the end
 )
 
 func newConn(s *Server, nc net.Conn, p *peer, g *guest) *conn {
@@ -63,20 +71,29 @@ func (c *conn) serve(ctx context.Context, deadline time.Time) {
 	c.nc.SetReadDeadline(time.Time{})
 	c.s.track(func() { c.s.controls[c] = struct{}{} })
 	defer c.s.untrack(func() { delete(c.s.controls, c) })
-	leave := func() {}
 	if c.peer != nil {
 		c.lines.SetMost(int(c.s.cfg.Limits.MaxMessageBytes))
-		leave = c.s.epochs.join(c.peer.session.Closed, c.epochEnded)
+		c.leave = c.s.epochs.join(c.peer.session.Closed, c.epochEnded)
 	} else {
 		c.deadline = deadline
 		c.hello = time.AfterFunc(time.Until(deadline), func() { c.nc.Close() })
 		defer c.hello.Stop()
 	}
-	stranger := c.peer == nil
-	next, err := c.read(&leave)
+	c.attend()
+}
+
+// attend reads the connection and ends it. Where the reader is relieved on the
+// way that is done by another goroutine, and waited for.
+func (c *conn) attend() {
+	next, err := c.read()
+	if next == relieved {
+		return
+	}
 	c.finish(next, err)
-	leave()
-	if stranger && c.peer != nil {
+	if c.leave != nil {
+		c.leave()
+	}
+	if c.own {
 		c.peer.release()
 	}
 }
@@ -104,7 +121,7 @@ func (c *conn) safeLine(line []byte) (next step) {
 }
 
 // read takes lines until the connection shall end.
-func (c *conn) read(leave *func()) (step, error) {
+func (c *conn) read() (step, error) {
 	for {
 		if err := c.w.WaitBelow(c.s.cfg.UnreadReplies); err != nil {
 			return goOn, err
@@ -120,16 +137,35 @@ func (c *conn) read(leave *func()) (step, error) {
 		stranger := c.peer == nil
 		next := c.onItsOwnStack(stranger, line)
 		if stranger && c.peer != nil {
-			*leave = c.s.epochs.join(c.peer.session.Closed, c.epochEnded)
+			c.own = true
+			c.leave = c.s.epochs.join(c.peer.session.Closed, c.epochEnded)
+		}
+		if next == goOn && c.next != nil {
+			next = c.work()
 		}
 		if next == upgrade {
 			c.serveMux()
-			return upgrade, nil
 		}
 		if next != goOn {
 			return next, nil
 		}
 	}
+}
+
+// work does the next call. What it lets in goes its own way.
+func (c *conn) work() step {
+	cl := c.next
+	c.next = nil
+	sh := c.s.begin(c)
+	if after := cl.run(); after != nil {
+		go after.runAll()
+	}
+	over := c.s.end(sh)
+	if over == nil {
+		return goOn
+	}
+	<-over
+	return relieved
 }
 
 func (c *conn) maxLine() int64 {

@@ -88,7 +88,7 @@ func (c *conn) register(r *rpc.Request, b *batch, slot int) (*call, bool) {
 	if _, twice := c.calls[key]; twice {
 		return nil, false
 	}
-	cl := &call{c: c, r: r, key: key, batch: b, slot: slot}
+	cl := &call{c: c, r: r, key: key, batch: b, slot: slot, alone: len(c.calls) == 0}
 	if c.calls == nil {
 		c.calls = make(map[string]*call)
 	}
@@ -120,10 +120,33 @@ func (c *conn) admit(cl *call) {
 	case err != nil:
 		cl.fail(err)
 		cl.done()
-	case start:
+	case !start:
+	case cl.r.Method == rpc.MethodTransferResult:
+		cl.awaitEnd()
+	case cl.isPrompt():
+		c.next = cl
+	default:
 		go cl.runAll()
 	}
 }
+
+// isPrompt tells whether the reader shall do a call by itself: one that nothing
+// waits beside or behind, and that looks at a file and no more.
+func (cl *call) isPrompt() bool {
+	if !cl.alone || cl.batch != nil || cl.c.lines.Waiting() || rpc.RequestKey(cl.r.Params) != "" {
+		return false
+	}
+	switch cl.r.Method {
+	case rpc.MethodReadFileStream, rpc.MethodStat, rpc.MethodExists:
+		cl.c.prompt++
+		return cl.c.prompt > fewCalls
+	}
+	return false
+}
+
+// fewCalls are the first that a reader leaves to others: it would keep the stack
+// that they need, and most connections are idle behind a few.
+const fewCalls = 8
 
 // comesAgain tells whether the call is no new work, but one that runs or has
 // been answered, sent again.

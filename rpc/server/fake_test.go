@@ -89,8 +89,11 @@ func (f *fake) WriteFile(ctx context.Context, path string, content []byte, opts 
 	return sandbox.WriteInfo{Bytes: int64(len(content)), ETag: "w1", Atomic: true}, nil
 }
 
-func (f *fake) Stat(_ context.Context, path string, opts sandbox.StatOptions) (sandbox.FileStat, error) {
+func (f *fake) Stat(ctx context.Context, path string, opts sandbox.StatOptions) (sandbox.FileStat, error) {
 	f.saw(opts)
+	if path == "wait" || path == "stubborn" {
+		return sandbox.FileStat{}, f.hang(ctx, path)
+	}
 	if f.fail != nil {
 		return sandbox.FileStat{}, f.fail
 	}
@@ -102,6 +105,21 @@ func (f *fake) Stat(_ context.Context, path string, opts sandbox.StatOptions) (s
 		return sandbox.FileStat{}, err
 	}
 	return sandbox.FileStat{Type: sandbox.TypeFile, Size: sandbox.Some(int64(len(data)))}, nil
+}
+
+// hang waits for release; a stubborn one does not hear that it is cancelled.
+func (f *fake) hang(ctx context.Context, path string) error {
+	f.started <- "stat " + path
+	if path == "stubborn" {
+		ctx = context.Background()
+	}
+	select {
+	case <-f.release:
+		return nil
+	case <-ctx.Done():
+		f.started <- "cancelled"
+		return sandbox.Cancelled(ctx, "stat", path)
+	}
 }
 
 func (f *fake) ReadDir(_ context.Context, _ string, opts sandbox.ReadDirOptions) (sandbox.Listing, error) {

@@ -29,6 +29,7 @@ type Server struct {
 	seed     maphash.Seed // of the hashes of params
 	tasks    work.Tasks
 	execs    *work.Execs
+	relief   relief
 
 	mu        sync.Mutex
 	closed    bool
