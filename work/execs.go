@@ -58,6 +58,7 @@ type Exec struct {
 	// ID is a UUID.
 	ID    string
 	Owner Owner
+	of    *Execs
 
 	mu     sync.Mutex
 	report Report
@@ -80,18 +81,22 @@ func (e *Exec) Report() Report {
 	return e.report
 }
 
-// Start registers a task as a command and runs it by run, on a goroutine of its
-// own. run calls begun when all that is left is to wait.
-func (x *Execs) Start(owner Owner, task *Task, run func(ctx context.Context, begun func()) (sandbox.ShellResult, error)) *Exec {
-	e := &Exec{Task: task, ID: uuid.NewString(), Owner: owner, report: Report{State: Starting, Began: time.Now()}}
+// Register makes a task known as a command. The caller calls its Run.
+func (x *Execs) Register(owner Owner, task *Task) *Exec {
+	e := &Exec{Task: task, ID: uuid.NewString(), Owner: owner, of: x, report: Report{State: Starting, Began: time.Now()}}
 	x.mu.Lock()
 	x.by[e.ID] = e
 	x.mu.Unlock()
-	go task.Run(func(ctx context.Context) {
-		result, err := run(ctx, e.begun)
-		x.ended(e, result, err)
-	})
 	return e
+}
+
+// Run runs the command by run, once, and returns when it has ended. run calls
+// begun when all that is left is to wait.
+func (e *Exec) Run(run func(ctx context.Context, begun func()) (sandbox.ShellResult, error)) {
+	e.Task.Run(func(ctx context.Context) {
+		result, err := run(ctx, e.begun)
+		e.of.ended(e, result, err)
+	})
 }
 
 func (e *Exec) begun() {

@@ -124,7 +124,8 @@ func TestExecs(t *testing.T) {
 			<-step
 			return sandbox.ShellResult{ExitCode: 3, Stdout: []byte("out")}, nil
 		}
-		e := x.Start(owner, tasks.New(work.Terms{}), run)
+		e := x.Register(owner, tasks.New(work.Terms{}))
+		go e.Run(run)
 		state := func() work.State { synctest.Wait(); return e.Report().State }
 		if s := state(); s != work.Starting {
 			t.Errorf("state %s", s)
@@ -144,7 +145,7 @@ func TestExecs(t *testing.T) {
 		}
 		quick := func(context.Context, func()) (sandbox.ShellResult, error) { return sandbox.ShellResult{}, nil }
 		for range 2 {
-			<-x.Start(owner, tasks.New(work.Terms{}), quick).Done()
+			x.Register(owner, tasks.New(work.Terms{})).Run(quick)
 		}
 		if x.Find(owner, e.ID) != nil || len(x.List(owner)) != 2 {
 			t.Errorf("%d are kept", len(x.List(owner)))

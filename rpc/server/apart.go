@@ -42,29 +42,32 @@ func (cl *call) newErrand(terms work.Terms, after func(*errand)) *errand {
 	return d
 }
 
-// start has an exec run on a goroutine of its own and does anything else here.
-func (d *errand) start() {
+// start opens what the errand needs and returns what runs it, which does nothing
+// when the server is closed.
+func (d *errand) start() (run func()) {
 	s, session := d.doer.c.s, d.doer.c.peer.session
 	select {
 	case <-d.Done():
-		return // the server is closed
+		return func() {}
 	default:
 	}
 	s.work.add(1)
 	s.budgets.open(session.Tenant)
 	if d.doer.r.Method != rpc.MethodExec {
-		d.Run(d.do)
-		return
+		return func() { d.Run(d.do) }
 	}
-	owner := work.Owner{Tenant: session.Tenant, Sandbox: session.Sandbox}
-	s.execs.Start(owner, d.Task, func(ctx context.Context, begun func()) (sandbox.ShellResult, error) {
-		d.doer.begun = begun
-		d.do(ctx)
-		if r, ok := d.result.(*rpc.ExecResult); ok {
-			return r.Shell, d.err
-		}
-		return sandbox.ShellResult{}, d.err
-	})
+	e := s.execs.Register(work.Owner{Tenant: session.Tenant, Sandbox: session.Sandbox}, d.Task)
+	return func() { e.Run(d.doExec) }
+}
+
+// doExec is do for a command.
+func (d *errand) doExec(ctx context.Context, begun func()) (sandbox.ShellResult, error) {
+	d.doer.begun = begun
+	d.do(ctx)
+	if r, ok := d.result.(*rpc.ExecResult); ok {
+		return r.Shell, d.err
+	}
+	return sandbox.ShellResult{}, d.err
 }
 
 // do does the work. It may outlive the tenant's connections.
@@ -95,13 +98,10 @@ func (cl *call) perform() (result rpc.Result, err error) {
 // end it, and it is waited for.
 func (cl *call) execApart() (rpc.Result, error) {
 	d := cl.newErrand(work.Terms{}, nil)
-	d.start()
-	select {
-	case <-d.Done():
-	case <-cl.ctx.Done():
-		d.Cancel(context.Cause(cl.ctx))
-		<-d.Done()
-	}
+	// On this goroutine: to be woken by another takes longer.
+	stop := context.AfterFunc(cl.ctx, func() { d.Cancel(context.Cause(cl.ctx)) })
+	d.start()()
+	stop()
 	cl.held += d.held
 	return d.result, d.err
 }
@@ -120,12 +120,12 @@ func (cl *call) keyed(key string) (rpc.Result, error) {
 		d.Join()
 		cl.giveBack(0)
 	case cl.r.Method == rpc.MethodExec:
-		d.start()
+		go d.start()()
 	default:
 		// What is short is not worth another goroutine: a lost connection
 		// waits for its end instead.
 		stop := context.AfterFunc(cl.ctx, func() { cl.quit(d) })
-		d.start()
+		d.start()()
 		if stop() {
 			d.Leave()
 		}
