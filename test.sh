@@ -83,11 +83,23 @@ prove() {
 	[ "$code" = 0 ] || [ "$code" = 3 ]
 }
 
+# times says what took how long, also where a part failed or was ended.
+done=() part=
+times() {
+	[ -z "$part" ] || done+=("$part" $((SECONDS - began)))
+	printf '\n'
+	printf '%-8s %s\n' part seconds "${done[@]}"
+}
+trap times EXIT
+
 [ $# -gt 0 ] || set -- format vet lint build unit demo prove fuzz load
 for part; do
+	began=$SECONDS
 	case $part in
 	format | vet | lint | build | unit | demo | prove | fuzz | load) "$part" ;;
 	*) echo "unknown part: $part" >&2 && exit 2 ;;
 	esac
+	done+=("$part" $((SECONDS - began)))
+	part=
 done
 say "all passed: $*"

@@ -15,8 +15,8 @@ import (
 )
 
 // conn is one control connection, or one control stream of a multiplexed
-// session. The goroutine of serve reads; calls run on their own and answer
-// through the writer.
+// session. The goroutine of serve reads; calls run on their own, or on the
+// reader's where they are short and alone, and answer through the writer.
 type conn struct {
 	s     *Server
 	nc    net.Conn
