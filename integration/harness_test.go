@@ -190,7 +190,8 @@ func (p *place) client(t *testing.T, d *process) *adapter.Sandbox {
 }
 
 // autopsy logs what a daemon and this program were doing when a test failed:
-// the daemon's threads, both programs' goroutines and the daemon's log.
+// the daemon's threads, the kernel's sockets, both programs' goroutines and the
+// daemon's log.
 func (d *process) autopsy(t *testing.T) {
 	threads, _ := filepath.Glob("/proc/" + strconv.Itoa(d.Process.Pid) + "/task/*")
 	for _, thread := range threads {
@@ -198,6 +199,9 @@ func (d *process) autopsy(t *testing.T) {
 		wchan, _ := os.ReadFile(filepath.Join(thread, "wchan"))
 		t.Logf("thread %s, in %q", bytes.TrimSpace(stat), wchan)
 	}
+	sockets, _ := os.ReadFile("/proc/net/sockstat")
+	counts, _ := os.ReadFile("/proc/net/netstat")
+	t.Logf("sockets:\n%s%s", sockets, counts)
 	text := make([]byte, 1<<20)
 	t.Logf("this program:\n%s", text[:runtime.Stack(text, true)])
 	d.Process.Signal(syscall.SIGQUIT)
