@@ -120,7 +120,7 @@ func (cl *call) keyed(key string) (rpc.Result, error) {
 		d.Join()
 		cl.giveBack(0)
 	case cl.r.Method == rpc.MethodExec:
-		go d.start()()
+		return cl.lead(d)
 	default:
 		// What is short is not worth another goroutine: a lost connection
 		// waits for its end instead.
@@ -135,6 +135,36 @@ func (cl *call) keyed(key string) (rpc.Result, error) {
 		return nil, err
 	}
 	return cl.share(d)
+}
+
+// errDeserted is what comes of a call that has ended before its work.
+var errDeserted = errors.New("the call has ended")
+
+// lead runs the work on this goroutine, since to be woken by another takes
+// longer. Where the connection is lost first the call ends at another's hands,
+// and the work goes on here.
+func (cl *call) lead(d *errand) (rpc.Result, error) {
+	stop := context.AfterFunc(cl.ctx, func() {
+		if errors.Is(context.Cause(cl.ctx), errAsked) {
+			d.Cancel(errAsked)
+		} else if cl.over.CompareAndSwap(false, true) {
+			d.Leave()
+			cl.desert(unavailable(sandbox.ReasonLinkLost, sandbox.OutcomeUnknown))
+		}
+	})
+	d.start()()
+	stop()
+	if !cl.over.CompareAndSwap(false, true) {
+		return nil, errDeserted
+	}
+	d.Leave()
+	return cl.share(d)
+}
+
+// desert ends the call before its work.
+func (cl *call) desert(err error) {
+	cl.audit(nil, err)
+	cl.end(cl.error(err)).runAll()
 }
 
 // newKeyed is the work of a call with a key, which knows its answer afterwards.

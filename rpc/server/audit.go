@@ -44,7 +44,7 @@ func (c *conn) auditHello(p *rpc.HelloParams, session *Session, err error) {
 }
 
 // audit tells of a call that ran; what became of a transfer is told at its end.
-func (cl *call) audit(result rpc.Result, err error, began time.Time) {
+func (cl *call) audit(result rpc.Result, err error) {
 	tell := cl.c.s.cfg.Audit
 	if tell == nil || isTransferCall(cl.r.Method) {
 		return
@@ -52,7 +52,7 @@ func (cl *call) audit(result rpc.Result, err error, began time.Time) {
 	s := cl.c.peer.session
 	d := Deed{
 		Event: "call", Tenant: s.Tenant, Sandbox: s.Sandbox, Who: s.Who, Source: cl.c.guest.Source.String(),
-		Method: cl.r.Method, Path: pathOf(cl.r.Params), Outcome: sandbox.KindOf(err), Took: time.Since(began),
+		Method: cl.r.Method, Path: pathOf(cl.r.Params), Outcome: sandbox.KindOf(err), Took: time.Since(cl.began),
 	}
 	if p, ok := cl.r.Params.(*rpc.ExecParams); ok {
 		sum := sha256.Sum256([]byte(p.Command))

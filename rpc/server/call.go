@@ -2,9 +2,11 @@ package server
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"runtime/debug"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
@@ -21,6 +23,7 @@ type call struct {
 	batch  *batch
 	slot   int
 	alone  bool // there was no other call in flight
+	began  time.Time
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 
@@ -41,6 +44,9 @@ type call struct {
 	// on that of an exec: it is told when the backend has the command.
 	errand *errand
 	begun  func()
+
+	// over is set by who ends the call, where two may.
+	over atomic.Bool
 }
 
 // charge takes the budget for what came with the call, if it is free.
@@ -109,6 +115,14 @@ func (cl *call) awaitEnd() {
 // run runs the call, answers it and returns the one that takes its place.
 func (cl *call) run() *call {
 	m := cl.execute()
+	if m == nil {
+		return nil // deserted: it has ended already
+	}
+	return cl.end(m)
+}
+
+// end answers the call and returns the one that takes its place.
+func (cl *call) end(m *rpc.Message) *call {
 	next := cl.c.peer.lane.leave(cl)
 	cl.answer(m)
 	cl.done()
@@ -124,13 +138,13 @@ func (cl *call) done() {
 }
 
 // execute does the work and makes the answer, which owns the budget of what
-// it refers to.
+// it refers to; nil where the call was deserted.
 func (cl *call) execute() (m *rpc.Message) {
-	began := time.Now()
+	cl.began = time.Now()
 	defer func() {
 		if v := recover(); v != nil {
 			m = cl.incident(v)
-			cl.audit(nil, &sandbox.Error{Kind: sandbox.KindInternal}, began)
+			cl.audit(nil, &sandbox.Error{Kind: sandbox.KindInternal})
 		}
 	}()
 	if cl.owed > 0 {
@@ -140,7 +154,10 @@ func (cl *call) execute() (m *rpc.Message) {
 		cl.c.peer.lane.paid(cl)
 	}
 	result, err := cl.outcome()
-	cl.audit(result, err, began)
+	if errors.Is(err, errDeserted) {
+		return nil
+	}
+	cl.audit(result, err)
 	if err != nil {
 		return cl.error(err)
 	}
