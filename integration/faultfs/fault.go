@@ -20,6 +20,7 @@ type Call string
 const (
 	Lookup   Call = "lookup"
 	Getattr  Call = "getattr"
+	Access   Call = "access" // before chdir(2)
 	Setattr  Call = "setattr"
 	Open     Call = "open"
 	Create   Call = "create"
@@ -32,7 +33,7 @@ const (
 	Readdir  Call = "readdir"
 	Mkdir    Call = "mkdir"
 	Link     Call = "link"
-	Rename   Call = "rename" // by the name that is renamed
+	Rename   Call = "rename" // by the new name
 	Unlink   Call = "unlink"
 	Rmdir    Call = "rmdir"
 )

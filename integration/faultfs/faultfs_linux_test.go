@@ -83,8 +83,9 @@ func TestFaults(t *testing.T) {
 		"a failed close":    {Fault{Call: Flush, Name: "g", Errno: syscall.EIO}, "dd if=/dev/null of=$D/g status=none", "Input/output error", 2},
 		"a wrong size":      {Fault{Call: Getattr, Name: "f", Grown: 5}, "stat -c %s $D/f", "40965", 1},
 		"a listing":         {Fault{Call: Readdir, From: 2, Errno: syscall.EIO}, "ls $D", "Input/output error", 1},
-		"a rename":          {Fault{Call: Rename, Name: "f", Errno: syscall.EBUSY}, "mv $D/f $D/g", "busy", 1},
+		"a rename":          {Fault{Call: Rename, Name: "g", Errno: syscall.EBUSY}, "mv $D/f $D/g", "busy", 1},
 		"a remove":          {Fault{Call: Unlink, Errno: syscall.EROFS}, "rm -f $D/f", "Read-only", 1},
+		"a directory":       {Fault{Call: Access, Errno: syscall.EACCES}, "cd $D", "can't cd", 1},
 		"a missing file":    {Fault{Call: Lookup, Name: "f", Errno: syscall.ESTALE}, "cat $D/f", "Stale file handle", 2},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -46,6 +46,9 @@ func (n *node) Statx(context.Context, fs.FileHandle, uint32, uint32, *fuse.Statx
 	return syscall.ENOSYS
 }
 
+// Access lets the kernel's other calls tell who may do what.
+func (n *node) Access(context.Context, uint32) syscall.Errno { return n.meet(Access).Errno }
+
 func (n *node) Setattr(ctx context.Context, h fs.FileHandle, in *fuse.SetAttrIn, out *fuse.AttrOut) syscall.Errno {
 	if hit := n.meet(Setattr); hit.Errno != 0 {
 		return hit.Errno
@@ -163,7 +166,7 @@ func (n *node) Link(ctx context.Context, target fs.InodeEmbedder, name string, o
 }
 
 func (n *node) Rename(ctx context.Context, name string, to fs.InodeEmbedder, as string, flags uint32) syscall.Errno {
-	if hit := n.f.meet(Rename, name); hit.Errno != 0 {
+	if hit := n.f.meet(Rename, as); hit.Errno != 0 {
 		return hit.Errno
 	}
 	return n.LoopbackNode.Rename(ctx, name, to, as, flags)
@@ -213,6 +216,7 @@ var _ interface {
 	fs.NodeLookuper
 	fs.NodeGetattrer
 	fs.NodeStatxer
+	fs.NodeAccesser
 	fs.NodeSetattrer
 	fs.NodeOpener
 	fs.NodeCreater

@@ -52,7 +52,7 @@ func (p *Place) Start(ctx context.Context, args ...string) (*Daemon, error) {
 		"--tokens", p.Tokens, "--state-dir", p.State(), "--ready-file", file, "--log-level", "warn"}, args...)
 	d := &Daemon{place: p, cmd: exec.Command(p.ground.Binary(), args...), exited: make(chan struct{})}
 	d.cmd.Stderr = &d.log
-	if err := d.cmd.Start(); err != nil {
+	if err := p.Starts(d.cmd); err != nil {
 		return nil, err
 	}
 	go func() {
@@ -152,7 +152,9 @@ func (d *Daemon) Client(o adapter.Options) (*adapter.Sandbox, error) {
 	if o.Control == "" {
 		o.Control = d.Ready.Control[0]
 	}
-	o.Token = d.place.Secret
+	if o.Token == "" {
+		o.Token = d.place.Secret
+	}
 	return adapter.New(o)
 }
 
