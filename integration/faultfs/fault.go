@@ -3,6 +3,7 @@ package faultfs
 import (
 	"errors"
 	"path"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -42,8 +43,8 @@ const (
 // not happen; what is set happens in the order of the fields.
 type Fault struct {
 	Call Call
-	// Name is a pattern of [path.Match] for the name of the file in its
-	// directory; empty is any.
+	// Name is a pattern of [path.Match] for the name of the file, or for that
+	// of its directory and its own where it has a slash; empty is any.
 	Name string
 	// From is the first call that is struck, 0 and 1 the very first; Times how
 	// many are, 0 all from there on.
@@ -108,12 +109,12 @@ func (f *FS) Release() {
 	}
 }
 
-// meet returns what happens to a call, after it has stood still.
-func (f *FS) meet(call Call, name string) Fault {
+// meet returns what happens to a call on a file, after it has stood still.
+func (f *FS) meet(call Call, file string) Fault {
 	f.mu.Lock()
 	var hit Fault
 	for i, fault := range f.faults {
-		if fault.matches(call, name) {
+		if fault.matches(call, file) {
 			if f.met[i]++; fault.strikes(f.met[i]) {
 				f.struck++
 				hit = fault
@@ -128,9 +129,13 @@ func (f *FS) meet(call Call, name string) Fault {
 	return hit
 }
 
-func (f Fault) matches(call Call, name string) bool {
+func (f Fault) matches(call Call, file string) bool {
 	if f.Call != call {
 		return false
+	}
+	dir, name := path.Split(file)
+	if strings.Contains(f.Name, "/") {
+		name = path.Join(path.Base(dir), name)
 	}
 	match, _ := path.Match(f.Name, name)
 	return match || f.Name == ""

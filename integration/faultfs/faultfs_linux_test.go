@@ -74,6 +74,7 @@ func TestFaults(t *testing.T) {
 	}{
 		"the third read":    {Fault{Call: Read, From: 3, Times: 1, Errno: syscall.EIO}, second, "Input/output error", 1},
 		"a read behind all": {Fault{Call: Read, From: 30, Errno: syscall.EIO}, second, "", 0},
+		"another directory": {Fault{Call: Read, Name: "d/f", Errno: syscall.EIO}, "mkdir $D/d; echo 1 >$D/d/f; cat $D/f | wc -c; cat $D/d/f", "40960\ncat:", 1},
 		"another name":      {Fault{Call: Read, Name: "g*", Errno: syscall.EIO}, second, "", 0},
 		"short reads":       {Fault{Call: Read, Short: 1000}, "cat $D/f | wc -c", "40960", 42},
 		"short writes":      {Fault{Call: Write, Short: 1000}, "cat $D/f >$D/g; wc -c <$D/g", "40960", 41},

@@ -21,11 +21,16 @@ func (n *node) WrapChild(_ context.Context, below fs.InodeEmbedder) fs.InodeEmbe
 	return &node{below.(*fs.LoopbackNode), n.f}
 }
 
-// meet returns what happens to a call on the file itself.
-func (n *node) meet(call Call) Fault { return n.f.meet(call, path.Base(n.Path(nil))) }
+// meet returns what happens to a call on the file itself, meetIn to one on a
+// name in the directory.
+func (n *node) meet(call Call) Fault { return n.f.meet(call, n.Path(nil)) }
+
+func (n *node) meetIn(call Call, name string) Fault {
+	return n.f.meet(call, path.Join(n.Path(nil), name))
+}
 
 func (n *node) Lookup(ctx context.Context, name string, out *fuse.EntryOut) (*fs.Inode, syscall.Errno) {
-	if hit := n.f.meet(Lookup, name); hit.Errno != 0 {
+	if hit := n.meetIn(Lookup, name); hit.Errno != 0 {
 		return nil, hit.Errno
 	}
 	return n.LoopbackNode.Lookup(ctx, name, out)
@@ -66,7 +71,7 @@ func (n *node) Open(ctx context.Context, flags uint32) (fs.FileHandle, uint32, s
 }
 
 func (n *node) Create(ctx context.Context, name string, flags, mode uint32, out *fuse.EntryOut) (*fs.Inode, fs.FileHandle, uint32, syscall.Errno) {
-	if hit := n.f.meet(Create, name); hit.Errno != 0 {
+	if hit := n.meetIn(Create, name); hit.Errno != 0 {
 		return nil, nil, 0, hit.Errno
 	}
 	in, h, _, no := n.LoopbackNode.Create(ctx, name, flags, mode, out)
@@ -152,35 +157,35 @@ func (n *node) OpendirHandle(ctx context.Context, flags uint32) (fs.FileHandle, 
 }
 
 func (n *node) Mkdir(ctx context.Context, name string, mode uint32, out *fuse.EntryOut) (*fs.Inode, syscall.Errno) {
-	if hit := n.f.meet(Mkdir, name); hit.Errno != 0 {
+	if hit := n.meetIn(Mkdir, name); hit.Errno != 0 {
 		return nil, hit.Errno
 	}
 	return n.LoopbackNode.Mkdir(ctx, name, mode, out)
 }
 
 func (n *node) Link(ctx context.Context, target fs.InodeEmbedder, name string, out *fuse.EntryOut) (*fs.Inode, syscall.Errno) {
-	if hit := n.f.meet(Link, name); hit.Errno != 0 {
+	if hit := n.meetIn(Link, name); hit.Errno != 0 {
 		return nil, hit.Errno
 	}
 	return n.LoopbackNode.Link(ctx, target, name, out)
 }
 
 func (n *node) Rename(ctx context.Context, name string, to fs.InodeEmbedder, as string, flags uint32) syscall.Errno {
-	if hit := n.f.meet(Rename, as); hit.Errno != 0 {
+	if hit := to.EmbeddedInode().Operations().(*node).meetIn(Rename, as); hit.Errno != 0 {
 		return hit.Errno
 	}
 	return n.LoopbackNode.Rename(ctx, name, to, as, flags)
 }
 
 func (n *node) Unlink(ctx context.Context, name string) syscall.Errno {
-	if hit := n.f.meet(Unlink, name); hit.Errno != 0 {
+	if hit := n.meetIn(Unlink, name); hit.Errno != 0 {
 		return hit.Errno
 	}
 	return n.LoopbackNode.Unlink(ctx, name)
 }
 
 func (n *node) Rmdir(ctx context.Context, name string) syscall.Errno {
-	if hit := n.f.meet(Rmdir, name); hit.Errno != 0 {
+	if hit := n.meetIn(Rmdir, name); hit.Errno != 0 {
 		return hit.Errno
 	}
 	return n.LoopbackNode.Rmdir(ctx, name)
