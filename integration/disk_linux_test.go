@@ -55,12 +55,12 @@ func TestDiskThatEndsEarly(t *testing.T) {
 	_, _, fs, sb := onDisk(t)
 	fs.Plan(faultfs.Fault{Call: faultfs.Getattr, Name: "f", Grown: 10})
 	s, err := sb.ReadFileStream(t.Context(), "f", sandbox.ReadOptions{})
-	if err != nil {
-		t.Fatal(err)
+	if err == nil { // the end may come before the beginning
+		defer s.Close()
+		_, err = io.ReadAll(s)
 	}
-	defer s.Close()
 	var e *sandbox.Error
-	if _, err = io.ReadAll(s); !errors.As(err, &e) || e.Kind != sandbox.KindTruncated || e.Expected.Value != 300<<10+10 {
+	if !errors.As(err, &e) || e.Kind != sandbox.KindTruncated || e.Expected.Value != 300<<10+10 {
 		t.Errorf("%+v", err)
 	}
 }

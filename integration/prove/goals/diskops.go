@@ -86,7 +86,7 @@ var diskCases = []diskCase{
 	{op: "stream", fault: faultfs.Fault{Call: faultfs.Read, Name: "f*", Short: 5000}, calls: 1, right: true},
 	{op: "stream", fault: faultfs.Fault{Call: faultfs.Read, Name: "f*", Rate: 20 << 20}, calls: 1, right: true},
 	{op: "read", fault: faultfs.Fault{Call: faultfs.Getattr, Name: "f*", Grown: 70}, calls: 3, right: true},
-	{op: "stream", fault: faultfs.Fault{Call: faultfs.Getattr, Name: "f*", Grown: 70}, calls: 3},
+	{op: "stream", fault: faultfs.Fault{Call: faultfs.Getattr, Name: "f*", Grown: 70}, calls: 3, right: true},
 	{op: "stat", fault: faultfs.Fault{Call: faultfs.Getattr, Name: "f*"}, calls: 1, fails: true},
 	{op: "stat", fault: faultfs.Fault{Call: faultfs.Lookup, Name: "f*"}, calls: 1, fails: true},
 	{op: "exists", fault: faultfs.Fault{Call: faultfs.Lookup, Name: "f*"}, calls: 1, fails: true},

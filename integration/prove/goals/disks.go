@@ -20,11 +20,11 @@ import (
 func disks(g *ground.Ground) proof.Goal {
 	return proof.Goal{
 		ID: "G4f", Promise: "a disk that fails or lies is no success, one that stands still is nobody else's trouble, and nothing is left of either",
-		Quick: 300, Lanes: 4,
+		Quick: 250, Lanes: 4,
 		Open: opens(g, openDisks),
 		Judge: func(t *proof.Tally) []string {
 			var missing []string
-			for state, least := range map[string]float64{"struck": .5, "stood still": .1, "ended while a call hung": .02} {
+			for state, least := range map[string]float64{"struck": .5, "stood still": .1, "ended while a call hung": .01} {
 				if share := t.Seen(state); share < least {
 					missing = append(missing, fmt.Sprintf("%s: %.0f %% of the tries, must be %.0f %%", state, 100*share, 100*least))
 				}
@@ -135,7 +135,7 @@ func (all *faultyDisks) Try(ctx context.Context, p *proof.Point) error {
 	switch n := p.Rand.IntN(100); {
 	case n < 75:
 		return d.fail(ctx, p)
-	case n < 95:
+	case n < 96:
 		return d.standStill(ctx, p)
 	}
 	return d.endWhileStill(ctx, p)
