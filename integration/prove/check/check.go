@@ -131,6 +131,23 @@ func Children(pid int) int {
 	return n
 }
 
+// Zombies counts the dead children of a process that have a name and that it
+// has not reaped.
+func Zombies(pid int, name string) (n int) {
+	dirs, _ := os.ReadDir("/proc")
+	for _, dir := range dirs {
+		stat, err := os.ReadFile("/proc/" + dir.Name() + "/stat")
+		if err != nil {
+			continue
+		}
+		_, rest, named := strings.Cut(string(stat), "("+name+") ")
+		if fields := strings.Fields(rest); named && fields[0] == "Z" && fields[1] == strconv.Itoa(pid) {
+			n++
+		}
+	}
+	return n
+}
+
 // Eventually polls until done says nothing, or for a minute: then it returns
 // what done said last.
 func Eventually(ctx context.Context, done func() error) error {

@@ -74,11 +74,11 @@ func TestRunning(t *testing.T) {
 		}
 		return nil
 	})
-	if zombie != nil || Children(os.Getpid()) != 0 {
+	if zombie != nil || Children(os.Getpid()) != 0 || Zombies(os.Getpid(), "sleep") != 1 {
 		t.Errorf("%v", zombie)
 	}
 	child.Wait()
-	if Running(pid) {
+	if Running(pid) || Zombies(os.Getpid(), "sleep") != 0 {
 		t.Error("a process runs that is gone")
 	}
 }

@@ -126,8 +126,8 @@ func (f *faulted) wire(ctx context.Context, p *proof.Point, s strike) (*wire, co
 // muxedShare is how many points of a hundred go through a muxer, mortalShare
 // how many kill their daemon.
 const (
-	muxedShare  = 5
-	mortalShare = 5
+	muxedShare  = 4
+	mortalShare = 4
 )
 
 // Try implements [proof.Prover].
