@@ -117,18 +117,25 @@ func Running(pid string) bool {
 }
 
 // Children counts the living children of a process.
-func Children(pid int) int {
+func Children(pid int) int { return len(ChildrenOf(pid, "")) }
+
+// ChildrenOf returns the living children of a process among whose arguments is
+// one with a part in it.
+func ChildrenOf(pid int, part string) (pids []int) {
 	stats, _ := filepath.Glob("/proc/[0-9]*/stat")
-	n := 0
 	for _, name := range stats {
 		text, _ := os.ReadFile(name)
 		_, rest, _ := strings.Cut(string(text), ") ")
 		fields := strings.Fields(rest)
-		if len(fields) > 1 && fields[0] != "Z" && fields[1] == strconv.Itoa(pid) {
-			n++
+		if len(fields) < 2 || fields[0] == "Z" || fields[1] != strconv.Itoa(pid) {
+			continue
+		}
+		if line, _ := os.ReadFile(filepath.Join(filepath.Dir(name), "cmdline")); strings.Contains(string(line), part) {
+			child, _ := strconv.Atoi(filepath.Base(filepath.Dir(name)))
+			pids = append(pids, child)
 		}
 	}
-	return n
+	return pids
 }
 
 // Zombies counts the dead children of a process that have a name and that it

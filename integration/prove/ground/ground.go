@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -81,6 +82,8 @@ type Place struct {
 	ground         *Ground
 	dir            string
 	Secret, Tokens string
+	// Log, where not nil, takes all that daemons here say.
+	Log io.Writer
 	// Starts starts the processes of daemons here, where it is not
 	// [exec.Cmd.Start].
 	Starts func(*exec.Cmd) error
