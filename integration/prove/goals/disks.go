@@ -20,7 +20,7 @@ import (
 func disks(g *ground.Ground) proof.Goal {
 	return proof.Goal{
 		ID: "G4f", Promise: "a disk that fails or lies is no success, one that stands still is nobody else's trouble, and nothing is left of either",
-		Quick: 150, Lanes: 4,
+		Quick: 120, Lanes: 4,
 		Open: opens(g, openDisks),
 		Judge: func(t *proof.Tally) []string {
 			var missing []string

@@ -116,7 +116,10 @@ func (f *faulted) wire(ctx context.Context, p *proof.Point, s strike) (*wire, co
 	}
 	w, err := connect(f.daemon, planned["control"], planned["data"], adapter.Options{NoKeys: p.Rand.IntN(2) == 0})
 	limit := time.Minute
-	if silent(s.fault.Kind) && !f.kills {
+	switch {
+	case f.kills: // what was on its way then stays there
+		limit = 4 * time.Second
+	case silent(s.fault.Kind):
 		limit = 700 * time.Millisecond
 	}
 	ctx, cancel := context.WithTimeout(ctx, limit)
