@@ -7,7 +7,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"syscall"
 	"testing"
 
@@ -130,7 +129,7 @@ func TestEndWhileACallHangs(t *testing.T) {
 	if err := <-said; err == nil {
 		t.Error("a write that hangs is a success")
 	}
-	await(t, "the end of the daemon", func() bool { return !check.Running(strconv.Itoa(d.Process.Pid)) })
+	await(t, "the end of the daemon", func() bool { return check.Ended(d.Process.Pid) })
 	if fs.Waiting() == 0 {
 		t.Error("nothing hung any more")
 	}

@@ -116,6 +116,20 @@ func Running(pid string) bool {
 	return !strings.HasPrefix(rest, "Z")
 }
 
+// Ended tells whether a process has come to its end, but for what the kernel
+// does not let go: no thread of it waits for anything else.
+func Ended(pid int) bool {
+	threads, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
+	for _, name := range threads {
+		text, _ := os.ReadFile(name)
+		_, rest, _ := strings.Cut(string(text), ") ")
+		if rest != "" && !strings.Contains("ZXD", rest[:1]) {
+			return false
+		}
+	}
+	return true
+}
+
 // Children counts the living children of a process.
 func Children(pid int) int { return len(ChildrenOf(pid, "")) }
 

@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"slices"
 
-	"github.com/controld/controld/integration/faultfs"
 	"github.com/controld/controld/integration/prove/check"
 	"github.com/controld/controld/integration/prove/proof"
 	"github.com/controld/controld/sandbox"
@@ -38,8 +37,7 @@ func aDiskCase(p *proof.Point) diskCase {
 	if c.fails {
 		c.fault.Errno = numbers[diskErrnos[p.Rand.IntN(len(diskErrnos))]]
 	}
-	publishes := c.fault.Call == faultfs.Rename || c.fault.Call == faultfs.Flush
-	if c.op == "write" && publishes && c.fault.Errno == numbers["EBUSY"] {
+	if c.op == "write" && c.fault.Errno == numbers["EBUSY"] {
 		c.right = true // it seems to be a mount point, which is written in place
 	}
 	return c

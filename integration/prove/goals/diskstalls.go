@@ -224,7 +224,7 @@ func (d *disk) hasEnded() error {
 		conn.Close()
 		return errors.New("the daemon still accepts connections")
 	}
-	if check.Running(strconv.Itoa(d.daemon.PID())) {
+	if !check.Ended(d.daemon.PID()) {
 		return fmt.Errorf("the daemon runs on: %s", d.daemon.Log())
 	}
 	return nil
