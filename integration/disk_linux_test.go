@@ -68,16 +68,21 @@ func TestDiskThatEndsEarly(t *testing.T) {
 // other command.
 func TestDirectoryThatHangs(t *testing.T) {
 	p, d, fs, sb := onDisk(t)
-	fs.Plan(faultfs.Fault{Call: faultfs.Access, Name: "d", Stall: true})
+	fs.Plan(faultfs.Fault{Call: faultfs.Access, Name: "default", Stall: true})
 	hung := make(chan error, 1)
 	go func() {
-		_, err := sb.Exec(t.Context(), ":", sandbox.ExecOptions{Cwd: "d"})
+		_, err := sb.Exec(t.Context(), ":", sandbox.ExecOptions{})
 		hung <- err
 	}()
 	await(t, "the command to hang", func() bool { return fs.Waiting() > 0 })
+	other, err := adapter.New(adapter.Options{Control: d.ready.Control[0], Token: p.secret, Sandbox: "beside"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close()
 	done := make(chan error, 1)
 	go func() {
-		_, err := p.client(t, d).Exec(t.Context(), ":", sandbox.ExecOptions{})
+		_, err := other.Exec(t.Context(), ":", sandbox.ExecOptions{})
 		done <- err
 	}()
 	beside := false

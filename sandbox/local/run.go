@@ -50,7 +50,6 @@ func (s *Sandbox) startRun(command string, p plan, dir string) (*run, error) {
 	if strings.HasPrefix(command, "-") || strings.HasPrefix(command, "+") {
 		command = " " + command // or the shell would take it for options
 	}
-	awaken(dir)
 	cmd := proctree.Command{Path: shell, Args: []string{shell, "-c", command}, Env: p.env, Dir: dir, Files: files}
 	if r.tree, err = s.forest.Start(cmd); err != nil {
 		r.abandon()
@@ -67,10 +66,6 @@ func (s *Sandbox) startRun(command string, p plan, dir string) (*run, error) {
 	}
 	return r, nil
 }
-
-// awaken asks a file system that hangs for a directory. A fork that hangs in it
-// holds up everybody else's: it holds ForkLock, or the keeper.
-func awaken(dir string) { unix.Access(dir, unix.X_OK) }
 
 // openPipes makes the pipes and returns the command's ends of them.
 func (r *run) openPipes() ([]*os.File, error) {
