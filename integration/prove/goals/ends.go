@@ -139,7 +139,11 @@ func (l *load) begin(ctx context.Context) (err error) {
 			return err
 		}
 		l.moves = append(l.moves, m)
-		l.all.Go(func() { m.err = m.run(ctx, l.client, func() { middle <- struct{}{} }, l.gate) })
+		l.all.Go(func() {
+			there := sync.OnceFunc(func() { middle <- struct{}{} })
+			defer there() // also where it never was
+			m.err = m.run(ctx, l.client, there, l.gate)
+		})
 	}
 	for range underway {
 		select {
@@ -178,7 +182,7 @@ func (l *load) draining(ctx context.Context) error {
 		if _, err = b.Info(ctx); isDraining(err) {
 			return nil
 		}
-		return fmt.Errorf("hello: %w", cmpErr(err))
+		return fmt.Errorf("hello: %w", orSuccess(err))
 	}
 	if err := check.Eventually(ctx, refused); err != nil {
 		l.p.Violate("told to end, the daemon takes a stranger in: %v", err)
@@ -189,8 +193,8 @@ func (l *load) draining(ctx context.Context) error {
 	return nil
 }
 
-// cmpErr makes an error of none.
-func cmpErr(err error) error {
+// orSuccess makes an error of none.
+func orSuccess(err error) error {
 	if err == nil {
 		return errors.New("a success")
 	}

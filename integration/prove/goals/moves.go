@@ -67,12 +67,10 @@ func (m *move) run(ctx context.Context, b sandbox.API, middle func(), gate <-cha
 	}
 	s, err := b.ReadFileStream(ctx, name, sandbox.ReadOptions{})
 	if err != nil {
-		middle()
 		return err
 	}
 	defer s.Close()
 	if _, err := io.CopyN(io.Discard, s, readSize/100); err != nil {
-		middle()
 		return err
 	}
 	half()
