@@ -19,11 +19,11 @@ import (
 func orphans(g *ground.Ground) proof.Goal {
 	return proof.Goal{
 		ID: "G9", Promise: "as process 1 the daemon reaps every orphan, and loses no exit status to that",
-		Quick: 2000, Lanes: 4,
+		Quick: 1000, Lanes: 4, // two thousand orphans and more
 		Open: opens(g, openOrphans),
 		Judge: func(t *proof.Tally) []string {
 			var missing []string
-			if n := t.States["orphans"]; n < t.Tries {
+			if n := t.States["orphans"]; n < 2*t.Tries {
 				missing = append(missing, fmt.Sprintf("%d orphans of %d commands", n, t.Tries))
 			}
 			if n := t.States["looks"]; n*100 < t.Tries {
@@ -90,7 +90,7 @@ func openOrphans(ctx context.Context, g *ground.Ground) (*orphaned, error) {
 
 // Try implements [proof.Prover].
 func (o *orphaned) Try(ctx context.Context, p *proof.Point) error {
-	code, n := p.Rand.IntN(120), 1+p.Rand.IntN(2)
+	code, n := p.Rand.IntN(120), 2+p.Rand.IntN(2)
 	// The inner shells orphan children that end by themselves.
 	orphan := fmt.Sprintf("(sleep 0.0%d >/dev/null 2>&1 &); ", p.Rand.IntN(4))
 	command := fmt.Sprint(strings.Repeat(orphan, n), "exit ", code)
