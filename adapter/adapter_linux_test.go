@@ -481,21 +481,12 @@ func TestClosed(t *testing.T) {
 // returns its URL.
 func startMuxer(t *testing.T, dir string) string {
 	t.Helper()
-	ln, err := net.Listen("unix", filepath.Join(dir, "muxer"))
+	m, err := faultproxy.ListenMuxer(filepath.Join(dir, "muxer"), faultproxy.To("unix", filepath.Join(dir, "guest")))
 	if err != nil {
 		t.Fatal(err)
 	}
-	m := &faultproxy.Muxer{Guest: faultproxy.To("unix", filepath.Join(dir, "guest")), Port: 52}
-	served := make(chan struct{})
-	go func() {
-		defer close(served)
-		m.Serve(ln)
-	}()
-	t.Cleanup(func() {
-		ln.Close()
-		<-served
-	})
-	return "hybrid-vsock://" + filepath.Join(dir, "muxer") + ":52"
+	t.Cleanup(func() { m.Close() })
+	return m.URL()
 }
 
 func TestHybridVsock(t *testing.T) {

@@ -61,6 +61,7 @@ const patience = 60 * time.Second
 // place is a state directory with a token, for one daemon after another.
 type place struct {
 	dir, secret, tokens string
+	starts              func(*exec.Cmd) error // where not as usual
 }
 
 func newPlace(t *testing.T) *place {
@@ -115,7 +116,11 @@ func (p *place) run(t *testing.T, cmd *exec.Cmd, readyFile string) *process {
 	t.Helper()
 	d := &process{Cmd: cmd, log: &bytes.Buffer{}, exited: make(chan struct{})}
 	d.Stderr = d.log
-	if err := d.Start(); err != nil {
+	starts := (*exec.Cmd).Start
+	if p.starts != nil {
+		starts = p.starts
+	}
+	if err := starts(cmd); err != nil {
 		t.Fatal(err)
 	}
 	go func() {

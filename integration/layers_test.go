@@ -120,6 +120,25 @@ func (l layer) checkDeps(t *testing.T, path string) {
 	}
 }
 
+// testsOnly are the modules that no program of ours is built from.
+var testsOnly = []string{"github.com/hanwen/go-fuse/v2", "go.uber.org/goleak"}
+
+// TestModulesOfTheTests: what is there for tests stays there.
+func TestModulesOfTheTests(t *testing.T) {
+	for _, p := range goList(t, "-deps", "./cmd/...", "./adapter") {
+		if p.Module != nil && slices.Contains(testsOnly, p.Module.Path) {
+			t.Errorf("the programs depend on %s, which is for tests", p.ImportPath)
+		}
+	}
+	for _, p := range goList(t, "./...") {
+		for _, imp := range p.Imports {
+			if strings.HasPrefix(imp, testsOnly[0]) && !strings.HasPrefix(p.ImportPath, module+"/integration/") {
+				t.Errorf("%s imports %s, which is for integration/ alone", p.ImportPath, imp)
+			}
+		}
+	}
+}
+
 // TestEveryRoomIsInTheTable finds packages that no rule speaks of.
 func TestEveryRoomIsInTheTable(t *testing.T) {
 	for _, p := range goList(t, "./...") {

@@ -34,6 +34,7 @@ var ownFiles = map[string]map[string]string{
 		"Sweep":        "the operator's directory",
 		"sweepJournal": "the journal's own file",
 		"sweepTemp":    "a directory that had been opened; only our own temporary file is removed there",
+		"awaken":       "the directory of the sandbox itself",
 		"holdsCwd":     "the directory of the sandbox itself, compared by its inode",
 		"link":         "a descriptor, by /proc/self/fd",
 		"stamp":        "a descriptor, by /proc/self/fd",

@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"runtime"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -18,6 +19,9 @@ func main() {
 	if len(os.Args) == 2 && os.Args[1] == keepWord {
 		os.Exit(local.Keep())
 	}
+	// The kernel leaves signals to the first thread. If that hung in a file
+	// system, a daemon would not hear SIGTERM: nothing but this runs on it.
+	runtime.LockOSThread()
 	os.Exit(run(os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 }
 

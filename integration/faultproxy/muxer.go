@@ -13,23 +13,43 @@ import (
 // CONNECT, takes an end of file from the host for the end of both directions,
 // does not pass on one of the guest, and cuts the connection 2 s after either.
 type Muxer struct {
-	// Guest dials the guest's end.
-	Guest func(context.Context) (net.Conn, error)
-	// Port is the one that the guest listens on.
-	Port int
+	ln    net.Listener
+	guest func(context.Context) (net.Conn, error)
+	all   sync.WaitGroup
+}
 
-	all sync.WaitGroup
+// muxerPort is the one that the guest listens on.
+const muxerPort = 52
+
+// ListenMuxer starts a muxer on the Unix socket at path. guest dials the guest's
+// end. The caller closes the muxer.
+func ListenMuxer(path string, guest func(context.Context) (net.Conn, error)) (*Muxer, error) {
+	ln, err := net.Listen("unix", path)
+	if err != nil {
+		return nil, err
+	}
+	m := &Muxer{ln: ln, guest: guest}
+	m.all.Go(m.serve)
+	return m, nil
+}
+
+// URL is where clients find the guest.
+func (m *Muxer) URL() string { return fmt.Sprintf("hybrid-vsock://%s:%d", m.ln.Addr(), muxerPort) }
+
+// Close accepts nothing more and waits until no connection is left: the caller
+// ends those.
+func (m *Muxer) Close() error {
+	err := m.ln.Close()
+	m.all.Wait()
+	return err
 }
 
 // muxerCut is how long a connection lives on after an end.
 const muxerCut = 2 * time.Second
 
-// Serve accepts until the listener is closed and returns when no connection is
-// left.
-func (m *Muxer) Serve(ln net.Listener) {
-	defer m.all.Wait()
+func (m *Muxer) serve() {
 	for {
-		host, err := ln.Accept()
+		host, err := m.ln.Accept()
 		if err != nil {
 			return
 		}
@@ -48,7 +68,7 @@ func (m *Muxer) asked(host net.Conn) bool {
 	}
 	var port int
 	_, err := fmt.Sscanf(string(line), "CONNECT %d", &port)
-	return err == nil && port == m.Port
+	return err == nil && port == muxerPort
 }
 
 func (m *Muxer) connection(host net.Conn) {
@@ -56,7 +76,7 @@ func (m *Muxer) connection(host net.Conn) {
 	if !m.asked(host) {
 		return
 	}
-	guest, err := m.Guest(context.Background())
+	guest, err := m.guest(context.Background())
 	if err != nil {
 		return
 	}

@@ -171,18 +171,16 @@ func TestShapes(t *testing.T) {
 // refused.
 func TestMuxer(t *testing.T) {
 	near, far := net.Pipe()
-	m := &Muxer{Guest: func(context.Context) (net.Conn, error) { return far, nil }, Port: 52}
-	ln, err := net.Listen("unix", filepath.Join(t.TempDir(), "m"))
+	path := filepath.Join(t.TempDir(), "m")
+	m, err := ListenMuxer(path, func(context.Context) (net.Conn, error) { return far, nil })
 	if err != nil {
 		t.Fatal(err)
 	}
-	served := make(chan struct{})
-	go func() {
-		defer close(served)
-		m.Serve(ln)
-	}()
+	if want := "hybrid-vsock://" + path + ":52"; m.URL() != want {
+		t.Errorf("%s, want %s", m.URL(), want)
+	}
 	ask := func(line string) net.Conn {
-		conn, err := net.Dial("unix", ln.Addr().String())
+		conn, err := net.Dial("unix", path)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -209,6 +207,5 @@ func TestMuxer(t *testing.T) {
 		t.Error(err)
 	}
 	host.Close()
-	ln.Close()
-	<-served
+	m.Close()
 }

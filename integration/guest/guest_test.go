@@ -223,3 +223,21 @@ func TestLimitsOfCommands(t *testing.T) {
 		}
 	}
 }
+
+// TestKilledWithoutCgroups: P9.15. Where no cgroup holds them, because there are
+// none or none are wanted, no command outlives the kill of its daemon. All do
+// where there is no keeper.
+func TestKilledWithoutCgroups(t *testing.T) {
+	ctx, lab := newLab(t)
+	for _, cgroups := range []string{"missing", "off"} {
+		m := boot(t, ctx, lab, "", "kept", cgroups)
+		for _, want := range []string{"keep subreaper 0", "alone subreaper 10"} {
+			got := said(t, m, "left")
+			t.Logf("cgroups %s: %s", cgroups, got)
+			if last := len(got) - 1; strings.Join(got[:last], " ") != want {
+				t.Errorf("cgroups %s: left %s, want %s", cgroups, got[:last], want)
+			}
+		}
+		said(t, m, "done")
+	}
+}

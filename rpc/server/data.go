@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"errors"
 	"io"
 	"net"
 	"time"
@@ -55,7 +56,10 @@ func (d *dataConn) send(conn net.Conn) {
 	var length sandbox.Optional[int64]
 	length.Value, length.Known = src.Length()
 	sent, err := d.pump.Send(d.t.Tenant(), conn, src.Reader(), length, d.ended)
-	if err != nil {
+	switch {
+	case errors.Is(err, io.ErrUnexpectedEOF): // of the file: a connection does not end so
+		err = &sandbox.Error{Kind: sandbox.KindTruncated, Op: "read_file_stream", Bytes: sandbox.Some(sent), Expected: length}
+	case err != nil:
 		err = dataport.Classify(err)
 	}
 	d.t.FinishRead(sent, err)

@@ -54,6 +54,7 @@ func (s *Sandbox) Exec(ctx context.Context, command string, opts sandbox.ExecOpt
 // for telling what was wrong with it.
 func (s *Sandbox) startIn(ctx context.Context, command string, plan plan, cwd string) (*run, error) {
 	if cwd == "" && ctx.Err() == nil {
+		s.awaken()
 		r, err := s.startRun(command, plan, s.opts.DefaultCwd)
 		if err == nil {
 			return r, nil
@@ -76,6 +77,11 @@ func (s *Sandbox) startIn(ctx context.Context, command string, plan plan, cwd st
 	}
 	return r, nil
 }
+
+// awaken meets a file system that hangs before a fork does, which would hold up
+// everybody else's: it holds ForkLock, or the keeper. What is said is the
+// fork's to find out.
+func (s *Sandbox) awaken() { unix.Access(s.opts.DefaultCwd, unix.X_OK) }
 
 // plan is a command's checked parameters.
 type plan struct {

@@ -142,8 +142,14 @@ func (j *journal) gone(line string) {
 // leave gives the journal up with what it names, to a later Sweep.
 func (j *journal) leave() error { return j.file.Close() }
 
-// close removes the journal: all that it names is gone.
+// close removes the journal, unless a temp that it names is still there: one
+// that could not be removed, or whose write hangs.
 func (j *journal) close() error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if len(j.live) > 0 {
+		return j.leave()
+	}
 	var err error
 	if j.file != nil {
 		err = errors.Join(os.Remove(j.file.Name()), j.file.Close())

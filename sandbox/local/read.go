@@ -134,6 +134,13 @@ func openRegular(op, path string, place *root.Place) (int, version, error) {
 	if err != nil {
 		return -1, v, fail(op, path, err)
 	}
+	// It is known to be a file now. One that does not block would go to the
+	// poller where its file system has one, as FUSE does, and then its close
+	// waits for a read that hangs.
+	if err := unix.SetNonblock(fd, false); err != nil {
+		unix.Close(fd)
+		return -1, v, fail(op, path, err)
+	}
 	return fd, v, nil
 }
 

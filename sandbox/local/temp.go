@@ -155,7 +155,9 @@ func (t *temp) dropName() {
 	if t.name == "" {
 		return
 	}
-	unix.Unlinkat(t.dir, t.name, 0)
-	t.forget()
+	// What cannot be removed now is the next start's to remove.
+	if ignoreMissing(unix.Unlinkat(t.dir, t.name, 0)) == nil {
+		t.forget()
+	}
 	t.name = ""
 }

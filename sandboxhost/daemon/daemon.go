@@ -252,25 +252,6 @@ func (d *Daemon) splices() int {
 	return d.cfg.MaxSplices
 }
 
-// close ends everything in the order in which it was used.
-func (d *Daemon) close() {
-	gone := &sandbox.Error{Kind: sandbox.KindUnavailable, Op: "transfer", Reason: sandbox.ReasonDraining, Outcome: sandbox.OutcomeNone}
-	d.transfers.Close(gone)
-	d.server.Close()
-	d.serving.Wait()
-	d.keys.Close()
-	if err := d.host.Close(); err != nil {
-		d.log.Warn().Err(err).Msg("stopping sandboxes")
-	}
-	if d.keeper != nil {
-		d.keeper.Close()
-	}
-	if d.audit != nil {
-		d.audit.close()
-	}
-	d.lock.Close()
-}
-
 // ready tells everybody who waits for it that every listener accepts.
 func (d *Daemon) ready(r Ready) error {
 	r.PID, r.Epoch = os.Getpid(), d.host.Epoch()

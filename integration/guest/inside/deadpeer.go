@@ -82,6 +82,11 @@ func held() (n int) {
 			n++
 		}
 	}
+	return n + sleepers()
+}
+
+// sleepers counts commands that sleep.
+func sleepers() (n int) {
 	all, _ := os.ReadDir("/proc")
 	for _, e := range all {
 		words, _ := os.ReadFile("/proc/" + e.Name() + "/cmdline")

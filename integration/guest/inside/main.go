@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/controld/controld/integration/guest"
+	"github.com/controld/controld/sandbox/local"
 )
 
 // roles are what a machine can be for.
@@ -24,11 +25,12 @@ var roles = map[string]func(ctx context.Context, args []string) error{
 	"limits":    limits,
 	"clock":     clock,
 	"dead-peer": deadPeer,
+	"kept":      kept,
 }
 
 func main() {
 	if os.Getpid() != 1 {
-		if err := peer(context.Background()); err != nil {
+		if err := other(context.Background(), os.Args[1:]); err != nil {
 			fmt.Println("failed:", err)
 		}
 		return
@@ -41,6 +43,19 @@ func main() {
 	}
 	time.Sleep(100 * time.Millisecond) // the console's own pace
 	unix.Reboot(unix.LINUX_REBOOT_CMD_POWER_OFF)
+}
+
+// other is what this program is when it is not the first process.
+func other(ctx context.Context, args []string) error {
+	switch {
+	case len(args) == 0:
+		return peer(ctx)
+	case args[0] == wordKeep:
+		os.Exit(local.Keep())
+	case args[0] == wordDaemon && len(args) == 3:
+		return serveAlone(ctx, args[1], args[2])
+	}
+	return fmt.Errorf("what is %q?", args)
 }
 
 func run() error {

@@ -30,8 +30,9 @@ func serve(ctx context.Context, adjust func(*daemon.Config)) (*adapter.Sandbox, 
 	return sb, func() { sb.Close(); d.stop() }, nil
 }
 
-// serveOn runs a daemon on an address.
-func serveOn(ctx context.Context, host string, adjust func(*daemon.Config)) (*served, error) {
+// serveOn runs a daemon on an address, with the keeper of a command line where
+// there is one.
+func serveOn(ctx context.Context, host string, adjust func(*daemon.Config), keeper ...string) (*served, error) {
 	secret, line, err := sandboxhost.NewSecret(sandboxhost.Grant{Tenant: "guest", Sandbox: sandboxhost.AnySandbox})
 	if err != nil {
 		return nil, err
@@ -46,7 +47,7 @@ func serveOn(ctx context.Context, host string, adjust func(*daemon.Config)) (*se
 		return nil, err
 	}
 	ready := make(chan daemon.Ready, 1)
-	d, err := daemon.New(cfg, daemon.Options{Ready: func(r daemon.Ready) { ready <- r }})
+	d, err := daemon.New(cfg, daemon.Options{Keeper: keeper, Ready: func(r daemon.Ready) { ready <- r }})
 	if err != nil {
 		return nil, err
 	}

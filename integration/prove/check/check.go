@@ -116,15 +116,53 @@ func Running(pid string) bool {
 	return !strings.HasPrefix(rest, "Z")
 }
 
+// Ended tells whether a process has come to its end, but for what the kernel
+// does not let go: no thread of it waits for anything else.
+func Ended(pid int) bool {
+	threads, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
+	for _, name := range threads {
+		text, _ := os.ReadFile(name)
+		_, rest, _ := strings.Cut(string(text), ") ")
+		if rest != "" && !strings.Contains("ZXD", rest[:1]) {
+			return false
+		}
+	}
+	return true
+}
+
 // Children counts the living children of a process.
-func Children(pid int) int {
+func Children(pid int) int { return len(ChildrenOf(pid, "")) }
+
+// ChildrenOf returns the living children of a process among whose arguments is
+// one with a part in it.
+func ChildrenOf(pid int, part string) (pids []int) {
 	stats, _ := filepath.Glob("/proc/[0-9]*/stat")
-	n := 0
 	for _, name := range stats {
 		text, _ := os.ReadFile(name)
 		_, rest, _ := strings.Cut(string(text), ") ")
 		fields := strings.Fields(rest)
-		if len(fields) > 1 && fields[0] != "Z" && fields[1] == strconv.Itoa(pid) {
+		if len(fields) < 2 || fields[0] == "Z" || fields[1] != strconv.Itoa(pid) {
+			continue
+		}
+		if line, _ := os.ReadFile(filepath.Join(filepath.Dir(name), "cmdline")); strings.Contains(string(line), part) {
+			child, _ := strconv.Atoi(filepath.Base(filepath.Dir(name)))
+			pids = append(pids, child)
+		}
+	}
+	return pids
+}
+
+// Zombies counts the dead children of a process that have a name and that it
+// has not reaped.
+func Zombies(pid int, name string) (n int) {
+	dirs, _ := os.ReadDir("/proc")
+	for _, dir := range dirs {
+		stat, err := os.ReadFile("/proc/" + dir.Name() + "/stat")
+		if err != nil {
+			continue
+		}
+		_, rest, named := strings.Cut(string(stat), "("+name+") ")
+		if fields := strings.Fields(rest); named && fields[0] == "Z" && fields[1] == strconv.Itoa(pid) {
 			n++
 		}
 	}

@@ -64,6 +64,9 @@ func TestRunning(t *testing.T) {
 		t.Fatal(err)
 	}
 	pid := strconv.Itoa(child.Process.Pid)
+	if Ended(child.Process.Pid) {
+		t.Error("a child that sleeps has ended")
+	}
 	if !Running(pid) || Children(os.Getpid()) != 1 {
 		t.Error("a child does not run")
 	}
@@ -74,11 +77,14 @@ func TestRunning(t *testing.T) {
 		}
 		return nil
 	})
-	if zombie != nil || Children(os.Getpid()) != 0 {
+	if zombie != nil || Children(os.Getpid()) != 0 || Zombies(os.Getpid(), "sleep") != 1 {
 		t.Errorf("%v", zombie)
 	}
+	if !Ended(child.Process.Pid) {
+		t.Error("a zombie has not ended")
+	}
 	child.Wait()
-	if Running(pid) {
+	if Running(pid) || Zombies(os.Getpid(), "sleep") != 0 {
 		t.Error("a process runs that is gone")
 	}
 }

@@ -29,6 +29,11 @@ func falseSuccesses(g *ground.Ground) proof.Goal {
 			if n := t.States["struck"]; n*10 < t.Tries*8 {
 				missing = append(missing, fmt.Sprintf("%d of %d faults struck, must be 80 %%", n, t.Tries))
 			}
+			for what, n := range map[string]int{"through a muxer": t.States["through a muxer"], "with a kill of the daemon": t.Faults["daemon kill"]} {
+				if n*100 < t.Tries {
+					missing = append(missing, fmt.Sprintf("%d of %d points %s, must be 1 %%", n, t.Tries, what))
+				}
+			}
 			for i, n := range t.Offsets {
 				if n == 0 && t.Tries >= 500 {
 					missing = append(missing, fmt.Sprintf("no cut in tenth %d of a file", i))
@@ -44,13 +49,15 @@ type faulted struct {
 	daemon *ground.Daemon
 	place  *ground.Place
 	atRest holdings
+	mortal pool // for daemons that are killed
+	kills  bool // a strike is the daemon's end
 
 	mu   sync.Mutex
 	late []later
 }
 
 func openFaulted(ctx context.Context, g *ground.Ground) (*faulted, error) {
-	f := &faulted{}
+	f := &faulted{mortal: pool{ground: g}}
 	var err error
 	if f.place, err = g.Place(); err != nil {
 		return nil, err
@@ -98,18 +105,39 @@ func onControl(p *proof.Point) strike {
 
 // wire connects a client that will be struck, and tells how long it may take.
 func (f *faulted) wire(ctx context.Context, p *proof.Point, s strike) (*wire, context.Context, context.CancelFunc, error) {
+	if f.kills {
+		s.fault.Kind = faultproxy.Stall // for as long as it takes to kill the daemon
+	}
 	planned := map[string]faultproxy.Plan{s.plane: {Fault: s.fault}}
-	w, err := newWire(f.daemon, planned["control"], planned["data"], adapter.Options{NoKeys: p.Rand.IntN(2) == 0})
+	connect := newWire
+	if p.Rand.IntN(100) < muxedShare {
+		p.State("through a muxer")
+		connect = newMuxedWire
+	}
+	w, err := connect(f.daemon, planned["control"], planned["data"], adapter.Options{NoKeys: p.Rand.IntN(2) == 0})
 	limit := time.Minute
-	if silent(s.fault.Kind) {
+	switch {
+	case f.kills: // what was on its way then stays there
+		limit = 4 * time.Second
+	case silent(s.fault.Kind):
 		limit = 700 * time.Millisecond
 	}
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	return w, ctx, cancel, err
 }
 
+// muxedShare is how many points of a hundred go through a muxer, mortalShare
+// how many kill their daemon.
+const (
+	muxedShare  = 3
+	mortalShare = 3
+)
+
 // Try implements [proof.Prover].
 func (f *faulted) Try(ctx context.Context, p *proof.Point) error {
+	if p.Rand.IntN(100) < mortalShare {
+		return f.daemonKilled(ctx, p)
+	}
 	switch n := p.Rand.IntN(100); {
 	case n < 42:
 		return f.read(ctx, p)
@@ -152,6 +180,7 @@ func (f *faulted) Close(t *proof.Tally) error {
 		return nil
 	}
 	defer f.daemon.Stop()
+	f.mortal.Close(t)
 	if !f.daemon.Alive() {
 		t.ViolateAt(0, "the daemon ended: %s", f.daemon.Log())
 		return nil

@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/controld/controld/integration/faultproxy"
 	"github.com/controld/controld/integration/prove/check"
@@ -49,6 +50,7 @@ func (f *faulted) read(ctx context.Context, p *proof.Point) error {
 	}
 	defer w.close()
 	defer cancel()
+	defer f.killStruck(ctx, p, w)()
 	got, err := readAll(ctx, w, name)
 	counted(p, "read", w, s, err)
 	if err == nil && !bytes.Equal(got, data) {
@@ -94,6 +96,7 @@ func (f *faulted) write(ctx context.Context, p *proof.Point) error {
 	}
 	defer w.close()
 	defer cancel()
+	defer f.killStruck(ctx, p, w)()
 	_, err = w.WriteFileStream(ctx, name, bytes.NewReader(newer), sandbox.WriteOptions{})
 	counted(p, "write", w, s, err)
 	cutAt(p, w, s, size)
@@ -127,6 +130,7 @@ func (f *faulted) exec(ctx context.Context, p *proof.Point) error {
 	}
 	defer w.close()
 	defer cancel()
+	defer f.killStruck(ctx, p, w)()
 	res, err := w.Exec(ctx, fmt.Sprintf("echo ran >> %s; printf %%s %s; exit 7", name, output), sandbox.ExecOptions{})
 	counted(p, "exec", w, s, err)
 	wrongKind(p, "exec", err)
@@ -144,6 +148,59 @@ func (f *faulted) exec(ctx context.Context, p *proof.Point) error {
 		p.Violate("a command ran and said %v", err)
 	}
 	return nil
+}
+
+// daemonKilled has one of the other strikes end the daemon.
+func (f *faulted) daemonKilled(ctx context.Context, p *proof.Point) error {
+	u, err := f.mortal.take(ctx)
+	if err != nil {
+		return err
+	}
+	defer f.mortal.give(u)
+	m := &faulted{daemon: u.daemon, place: u.place, kills: true}
+	err = []func(context.Context, *proof.Point) error{m.read, m.write, m.exec}[p.Rand.IntN(3)](ctx, p)
+	if u.daemon = m.daemon; err != nil {
+		return err
+	}
+	for _, l := range m.late {
+		l.look(&p.Tally)
+	}
+	if err := check.Eventually(ctx, func() error { return check.Only(u.place.Cwd()) }); err != nil {
+		p.Violate("behind the kill of a daemon: %v", err)
+	}
+	return nil
+}
+
+// killStruck kills the daemon once the connection of a client was struck, and
+// starts another one that the client finds in its place. What it returns is
+// called behind the operation and waits for that.
+func (f *faulted) killStruck(ctx context.Context, p *proof.Point, w *wire) (wait func()) {
+	if !f.kills {
+		return func() {}
+	}
+	over, killed := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(killed)
+		for !w.struck() {
+			select {
+			case <-over:
+				return
+			case <-time.After(time.Millisecond):
+			}
+		}
+		f.daemon.Kill()
+		if next, err := f.place.Start(context.WithoutCancel(ctx)); err == nil {
+			f.daemon = next
+			w.daemon.Store(next)
+		}
+	}()
+	return func() {
+		close(over)
+		<-killed
+		if w.struck() {
+			p.Fault("daemon kill")
+		}
+	}
 }
 
 // killed runs a command whose shell is killed.

@@ -1,6 +1,8 @@
 package goals
 
 import (
+	"encoding/base64"
+	"encoding/hex"
 	"errors"
 	"os"
 	"path/filepath"
@@ -104,5 +106,26 @@ func TestArenaNoticesEscapes(t *testing.T) {
 	}
 	if !ar.escaped(led) {
 		t.Error("what a call saw is not noticed")
+	}
+}
+
+// TestSearchNoticesSecrets: in clear, in hex and in base64, wherever they
+// begin; what may be there is none.
+func TestSearchNoticesSecrets(t *testing.T) {
+	h := &hidden{secrets: map[string]string{"0123-4567": "a request key"}}
+	coded := func(before string) string { return base64.StdEncoding.EncodeToString([]byte(before + canary + "12")) }
+	for text, want := range map[string]int{
+		"a " + canary + "77 in it": 1, coded(""): 1, coded("x"): 1, coded("xx"): 1, coded("xxx"): 1, hex.EncodeToString([]byte(canary)): 1,
+		"nothing": 0, coded("")[:4]: 0, "its key is 0123-4567": 1,
+	} {
+		var tally proof.Tally
+		h.search(&tally, 0, "a text", []byte(text), nil)
+		if tally.Broken != want {
+			t.Errorf("%q: %+v", text, tally.Violations)
+		}
+	}
+	var tally proof.Tally
+	if h.search(&tally, 0, "a text", []byte("0123-4567"), keysOfRequests); tally.Broken > 0 {
+		t.Errorf("%+v", tally.Violations)
 	}
 }

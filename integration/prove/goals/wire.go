@@ -1,9 +1,15 @@
 package goals
 
 import (
+	"context"
 	"errors"
 	"math"
 	"math/rand/v2"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/controld/controld/adapter"
@@ -24,34 +30,83 @@ const (
 type wire struct {
 	*adapter.Sandbox
 	control, data *faultproxy.Proxy
+	daemon        atomic.Pointer[ground.Daemon] // the one that the proxies dial
+	muxers        []*faultproxy.Muxer
+	dir           string // of the muxers
 }
 
 // newWire connects a client to a daemon; o may say more.
 func newWire(d *ground.Daemon, control, data faultproxy.Plan, o adapter.Options) (*wire, error) {
-	w := &wire{}
-	var err error
-	first := func(plan faultproxy.Plan) func(int) faultproxy.Plan {
-		return func(n int) faultproxy.Plan {
-			if n > 0 {
-				return faultproxy.Plan{}
-			}
-			return plan
-		}
-	}
-	if w.control, err = faultproxy.Listen(faultproxy.To("tcp", d.Control()), first(control)); err != nil {
+	w, err := proxied(d, control, data)
+	if err != nil {
 		return nil, err
 	}
-	if w.data, err = faultproxy.Listen(faultproxy.To("tcp", d.Data()), first(data)); err != nil {
+	return w, w.connect("tcp://"+w.control.Addr(), "tcp://"+w.data.Addr(), o)
+}
+
+// newMuxedWire is newWire through the vsock device of a microVM monitor: the
+// faults are those between it and the daemon in the guest.
+func newMuxedWire(d *ground.Daemon, control, data faultproxy.Plan, o adapter.Options) (*wire, error) {
+	w, err := proxied(d, control, data)
+	if err != nil {
+		return nil, err
+	}
+	if w.dir, err = os.MkdirTemp("", "mux-"); err != nil {
 		w.close()
 		return nil, err
 	}
-	o.Control, o.Data = "tcp://"+w.control.Addr(), []string{"tcp://" + w.data.Addr()}
+	for _, p := range []*faultproxy.Proxy{w.control, w.data} {
+		m, err := faultproxy.ListenMuxer(filepath.Join(w.dir, strconv.Itoa(len(w.muxers))), faultproxy.To("tcp", p.Addr()))
+		if err != nil {
+			w.close()
+			return nil, err
+		}
+		w.muxers = append(w.muxers, m)
+	}
+	return w, w.connect(w.muxers[0].URL(), w.muxers[1].URL(), o)
+}
+
+// proxied makes a wire without its client.
+func proxied(d *ground.Daemon, control, data faultproxy.Plan) (*wire, error) {
+	w := &wire{}
+	w.daemon.Store(d)
+	var err error
+	if w.control, err = faultproxy.Listen(w.to((*ground.Daemon).Control), first(control)); err != nil {
+		return nil, err
+	}
+	if w.data, err = faultproxy.Listen(w.to((*ground.Daemon).Data), first(data)); err != nil {
+		w.close()
+		return nil, err
+	}
+	return w, nil
+}
+
+// first plans for the first connection alone.
+func first(plan faultproxy.Plan) func(int) faultproxy.Plan {
+	return func(n int) faultproxy.Plan {
+		if n > 0 {
+			return faultproxy.Plan{}
+		}
+		return plan
+	}
+}
+
+// to dials one of the planes of the daemon that is there now.
+func (w *wire) to(plane func(*ground.Daemon) string) func(context.Context) (net.Conn, error) {
+	return func(ctx context.Context) (net.Conn, error) {
+		return faultproxy.To("tcp", plane(w.daemon.Load()))(ctx)
+	}
+}
+
+// connect makes the client; it closes the wire where that fails.
+func (w *wire) connect(control, data string, o adapter.Options) (err error) {
+	o.Control, o.Data = control, []string{data}
 	o.RetryFor = 2 * time.Second
 	o.Conn = rpc.ConnOptions{PingInterval: time.Second, PingTimeout: time.Second, CancelTimeout: 300 * time.Millisecond}
-	if w.Sandbox, err = d.Client(o); err != nil {
+	if w.Sandbox, err = w.daemon.Load().Client(o); err != nil {
 		w.close()
 	}
-	return w, err
+	return err
 }
 
 // struck tells whether what was planned has happened.
@@ -65,6 +120,12 @@ func (w *wire) close() {
 		if p != nil {
 			p.Close()
 		}
+	}
+	for _, m := range w.muxers {
+		m.Close()
+	}
+	if w.dir != "" {
+		os.RemoveAll(w.dir)
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"os/exec"
@@ -52,7 +53,10 @@ func (p *Place) Start(ctx context.Context, args ...string) (*Daemon, error) {
 		"--tokens", p.Tokens, "--state-dir", p.State(), "--ready-file", file, "--log-level", "warn"}, args...)
 	d := &Daemon{place: p, cmd: exec.Command(p.ground.Binary(), args...), exited: make(chan struct{})}
 	d.cmd.Stderr = &d.log
-	if err := d.cmd.Start(); err != nil {
+	if p.Log != nil {
+		d.cmd.Stderr = io.MultiWriter(&d.log, p.Log)
+	}
+	if err := p.Starts(d.cmd); err != nil {
 		return nil, err
 	}
 	go func() {
@@ -152,7 +156,9 @@ func (d *Daemon) Client(o adapter.Options) (*adapter.Sandbox, error) {
 	if o.Control == "" {
 		o.Control = d.Ready.Control[0]
 	}
-	o.Token = d.place.Secret
+	if o.Token == "" {
+		o.Token = d.place.Secret
+	}
 	return adapter.New(o)
 }
 
@@ -165,14 +171,23 @@ func (d *Daemon) Command(ctx context.Context, args ...string) *exec.Cmd {
 
 // Metric reads one sample of the daemon's metrics.
 func (d *Daemon) Metric(ctx context.Context, name string) (float64, error) {
-	req, err := http.NewRequestWithContext(ctx, "GET", "http://"+hostPort(d.Ready.Admin)+"/metrics", nil)
+	page, err := d.Metrics(ctx)
 	if err != nil {
 		return 0, err
+	}
+	return sample(bytes.NewReader(page), name)
+}
+
+// Metrics reads the page of the daemon's metrics.
+func (d *Daemon) Metrics(ctx context.Context) ([]byte, error) {
+	req, err := http.NewRequestWithContext(ctx, "GET", "http://"+hostPort(d.Ready.Admin)+"/metrics", nil)
+	if err != nil {
+		return nil, err
 	}
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
 	defer resp.Body.Close()
-	return sample(resp.Body, name)
+	return io.ReadAll(resp.Body)
 }

@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -81,6 +82,11 @@ type Place struct {
 	ground         *Ground
 	dir            string
 	Secret, Tokens string
+	// Log, where not nil, takes all that daemons here say.
+	Log io.Writer
+	// Starts starts the processes of daemons here, where it is not
+	// [exec.Cmd.Start].
+	Starts func(*exec.Cmd) error
 }
 
 // Place makes a state directory.
@@ -89,17 +95,31 @@ func (g *Ground) Place() (*Place, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &Place{ground: g, dir: dir, Tokens: filepath.Join(dir, "tokens")}
-	secret, line, err := sandboxhost.NewSecret(sandboxhost.Grant{Tenant: "prove", Sandbox: sandboxhost.AnySandbox})
+	p := &Place{ground: g, dir: dir, Tokens: filepath.Join(dir, "tokens"), Starts: (*exec.Cmd).Start}
+	p.Secret, err = p.Admit(Tenant)
+	return p, err
+}
+
+// Tenant is whose the clients of a place are, unless they say otherwise.
+const Tenant = "prove"
+
+// Admit makes a token of a tenant, which daemons know that start from now on.
+func (p *Place) Admit(tenant string) (secret string, err error) {
+	secret, line, err := sandboxhost.NewSecret(sandboxhost.Grant{Tenant: tenant, Sandbox: sandboxhost.AnySandbox})
 	if err != nil {
-		return nil, err
+		return "", err
 	}
-	p.Secret = secret
-	return p, sandboxhost.AppendToken(p.Tokens, line)
+	return secret, sandboxhost.AppendToken(p.Tokens, line)
 }
 
 // State is the state directory of the daemons here.
 func (p *Place) State() string { return filepath.Join(p.dir, "state") }
 
+// Sandboxes is the directory that holds those of the sandboxes.
+func (p *Place) Sandboxes() string { return filepath.Join(p.State(), "sandboxes") }
+
 // Cwd is the directory of the default sandbox.
-func (p *Place) Cwd() string { return filepath.Join(p.State(), "sandboxes", "prove", "default") }
+func (p *Place) Cwd() string { return p.CwdOf(Tenant) }
+
+// CwdOf is the directory of a tenant's default sandbox.
+func (p *Place) CwdOf(tenant string) string { return filepath.Join(p.Sandboxes(), tenant, "default") }
