@@ -152,7 +152,9 @@ func (d *Daemon) Client(o adapter.Options) (*adapter.Sandbox, error) {
 	if o.Control == "" {
 		o.Control = d.Ready.Control[0]
 	}
-	o.Token = d.place.Secret
+	if o.Token == "" {
+		o.Token = d.place.Secret
+	}
 	return adapter.New(o)
 }
 
