@@ -175,8 +175,7 @@ func (s *shared) Try(ctx context.Context, p *proof.Point) error {
 	}
 	p.Add("stalled streams", stalledStreams)
 	for what := range alone {
-		p.Measure(what+" p99 alone, ms", millis(p99(alone[what])))
-		compare(&p.Tally, what, troubled[s.bare][what], troubled[s][what])
+		compare(&p.Tally, what, troubled[s][what], map[string][]time.Duration{aloneControl: alone[what], bareControl: troubled[s.bare][what]})
 	}
 	return nil
 }

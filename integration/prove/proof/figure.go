@@ -43,8 +43,13 @@ func (f *Figure) N() int {
 	return n
 }
 
-// Max is the largest value.
-func (f *Figure) Max() float64 { return f.max }
+// Max is the largest value, 0 where there is none.
+func (f *Figure) Max() float64 {
+	if f == nil {
+		return 0
+	}
+	return f.max
+}
 
 // Quantile returns the value below which a share q of the others lies, to a
 // fortieth; 0 where there are none.
