@@ -15,6 +15,7 @@ import (
 	"os/exec"
 	"strings"
 	"sync"
+	"time"
 )
 
 func main() {
@@ -36,12 +37,20 @@ func main() {
 	io.Copy(io.Discard, os.Stdin)
 }
 
-// longest is a line of a stranger, and dropped what is read of one that is
-// longer, so that it reads the end of the connection.
+// longest is how long a line may be; of a longer one so much is dropped, for so
+// long, that the peer reads the answer.
 const (
-	longest = 16 << 10
-	dropped = 1 << 20
+	longest  = 16 << 10
+	dropped  = 1 << 20
+	dropTime = time.Second
 )
+
+func refuse(conn net.Conn) {
+	io.WriteString(conn, "too long\n")
+	conn.(*net.TCPConn).CloseWrite()
+	conn.SetReadDeadline(time.Now().Add(dropTime))
+	io.CopyN(io.Discard, conn, dropped)
+}
 
 // serve reads line by line and answers apart, as whatever answers calls side by
 // side has to.
@@ -55,7 +64,7 @@ func serve(conn net.Conn) {
 	for {
 		line, err := in.ReadSlice('\n')
 		if err == bufio.ErrBufferFull {
-			io.CopyN(io.Discard, conn, dropped)
+			refuse(conn)
 		}
 		if err != nil {
 			return

@@ -116,6 +116,21 @@ func Running(pid string) bool {
 	return !strings.HasPrefix(rest, "Z")
 }
 
+// Memory is a figure of /proc/PID/status in bytes, such as VmRSS.
+func Memory(pid int, figure string) (int64, error) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		return 0, err
+	}
+	for line := range strings.Lines(string(text)) {
+		if value, ok := strings.CutPrefix(line, figure+":"); ok {
+			n, err := strconv.ParseInt(strings.TrimSuffix(strings.TrimSpace(value), " kB"), 10, 64)
+			return n << 10, err
+		}
+	}
+	return 0, fmt.Errorf("process %d has no %s", pid, figure)
+}
+
 // Children counts the living children of a process.
 func Children(pid int) int {
 	stats, _ := filepath.Glob("/proc/[0-9]*/stat")

@@ -14,7 +14,7 @@ import (
 // All returns the goals, to be tried on the ground.
 func All(g *ground.Ground) []proof.Goal {
 	return []proof.Goal{
-		falseSuccesses(g), kills(g), matrix(g), races(g), tokens(g), survivors(g), timeouts(g), neighbours(g), flips(g), histories(g),
+		falseSuccesses(g), kills(g), matrix(g), races(g), tokens(g), survivors(g), timeouts(g), loris(g), pushers(g), neighbours(g), flips(g), histories(g),
 	}
 }
 
