@@ -185,9 +185,6 @@ func (c *crowded) weigh(p *proof.Point, grown int64) {
 // Close implements [proof.Prover].
 func (c *crowded) Close(t *proof.Tally) error {
 	closeWindows(t, honestTransfers)
-	if c == nil {
-		return nil
-	}
 	if c.client != nil {
 		c.client.Close()
 	}
