@@ -14,7 +14,7 @@ import (
 // them over the bound for a violation: then it was no outlier. Where half of
 // them are the machine is too busy to tell.
 const (
-	leastCalls   = 10 // of a window
+	leastCalls   = 6 // of a window
 	leastWindows = 6
 	mostTimes    = 4
 	nearlyAll    = .25 // the quantile that three quarters are over
