@@ -14,9 +14,11 @@ func (b *bench) tls() group {
 		{"TLS: scp put", b.scp(true)},
 	}}
 	for _, dir := range []string{"down", "up"} {
-		ours := "TLS: controld " + dir
-		g.rows = append(g.rows, b.rate("TLS "+dir+" vs a bare loop over crypto/tls", ours, "TLS: bare "+dir, 0.90),
-			b.rate("TLS "+dir+" vs scp aes128-gcm", ours, map[string]string{"down": "TLS: scp get", "up": "TLS: scp put"}[dir], 1.5))
+		ours, loop := "TLS: controld "+dir, "TLS: bare "+dir
+		copied := map[string]string{"down": "TLS: scp get", "up": "TLS: scp put"}[dir]
+		g.rows = append(g.rows, b.rate("TLS "+dir+" vs a bare loop over crypto/tls", ours, loop, 0.90),
+			b.rate("TLS "+dir+" vs scp aes128-gcm", ours, copied, 1.5),
+			told(b.rate("limit: bare TLS "+dir+" vs scp aes128-gcm", loop, copied, 1.5)))
 	}
 	return g
 }
