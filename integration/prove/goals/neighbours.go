@@ -143,9 +143,10 @@ func (s *shared) run(ctx context.Context) error {
 
 func (s *shared) stall(ctx context.Context) (io.Closer, error) {
 	stream, err := s.loud.ReadFileStream(ctx, "f", sandbox.ReadOptions{})
-	if err == nil {
-		_, err = io.ReadFull(stream, make([]byte, 1))
+	if err != nil {
+		return nil, err
 	}
+	_, err = io.ReadFull(stream, make([]byte, 1))
 	return stream, err
 }
 

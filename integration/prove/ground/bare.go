@@ -9,6 +9,7 @@ import (
 	"net"
 	"os/exec"
 	"strings"
+	"time"
 )
 
 // Bare is a process that does what a daemon does with nothing around it, see
@@ -71,8 +72,12 @@ func (a *Asker) Say(call string) error {
 	return err
 }
 
+// answerTime is far more than an answer takes.
+const answerTime = time.Minute
+
 // Ask makes a call and waits for its end.
 func (a *Asker) Ask(call string) error {
+	a.SetDeadline(time.Now().Add(answerTime))
 	if err := a.Say(call); err != nil {
 		return err
 	}
