@@ -4,8 +4,6 @@ import (
 	"bufio"
 	"bytes"
 	"fmt"
-	"io"
-	"net"
 	"os"
 	"strconv"
 	"strings"
@@ -14,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/controld/controld/integration/prove/check"
+	"github.com/controld/controld/integration/strangers"
 	"github.com/controld/controld/sandbox"
 )
 
@@ -112,18 +112,11 @@ func fdNames(t *testing.T, pid int) []byte {
 // resident is a figure of /proc/PID/status, in bytes.
 func resident(t *testing.T, pid int, field string) int64 {
 	t.Helper()
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	n, err := check.Memory(pid, field)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for line := range strings.Lines(string(text)) {
-		if value, ok := strings.CutPrefix(line, field+":"); ok {
-			n, _ := strconv.ParseInt(strings.Fields(value)[0], 10, 64)
-			return n << 10
-		}
-	}
-	t.Fatalf("no %s", field)
-	return 0
+	return n
 }
 
 // TestStrangersFloodOfBytes: P13.9. Whatever is pushed at the ports, in whatever
@@ -138,28 +131,20 @@ func TestStrangersFloodOfBytes(t *testing.T) {
 	}
 	before := resident(t, d.ready.PID, "VmRSS")
 	junk := bytes.Repeat([]byte("x"), each)
-	guises := []struct{ url, begin string }{
-		{d.ready.Control[0], "{"}, {d.ready.Control[0], ""}, {d.ready.Control[0], `{"jsonrpc":"2.0","id":1,"method":"ping"}` + "\n{"},
-		{d.ready.Data[0], "C"}, {d.ready.Data[0], "CTRLD1 " + strings.Repeat("A", 43) + "\n"}, {d.ready.Data[0], "x"},
-	}
+	guises := strangers.Guises()
 	for _, g := range guises { // each of 200 connections that dial again
-		_, addr, _ := strings.Cut(g.url, "://")
+		url := d.ready.Control[0]
+		if g.Data {
+			url = d.ready.Data[0]
+		}
+		_, addr, _ := strings.Cut(url, "://")
 		var left atomic.Int64
 		left.Store(int64(total / each / len(guises)))
 		var all sync.WaitGroup
 		for i := range 200 {
-			dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 9, 0, byte(i))}}
 			all.Go(func() {
 				for left.Add(-1) >= 0 {
-					conn, err := dialer.Dial("tcp", addr)
-					if err != nil {
-						continue
-					}
-					conn.SetDeadline(time.Now().Add(patience))
-					io.WriteString(conn, g.begin)
-					conn.Write(junk)
-					io.Copy(io.Discard, conn) // the daemon reads on for a while
-					conn.Close()
+					strangers.Push(t.Context(), i, addr, g.Begin, junk, patience) // or not
 				}
 			})
 		}

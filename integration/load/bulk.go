@@ -53,7 +53,7 @@ func (b *bench) moveOnce(ctx context.Context, s *server, req worker.Request) (me
 	req.Timeout = b.patience(req.Size)
 	reply, m, err := b.ask(ctx, c, s, req)
 	m.seconds, m.bytes = reply.Took.Seconds(), reply.Bytes
-	if err != nil || req.Stack != worker.Controld || req.Op == "recv" {
+	if err != nil || !worker.IsControld(req.Stack) || req.Op == "recv" {
 		return m, err
 	}
 	return m, same(req.Remote, req.Local)
@@ -67,7 +67,7 @@ func (b *bench) patience(size int64) time.Duration {
 // ask has a client do something with a server and measures what both used.
 func (b *bench) ask(ctx context.Context, c *client, s *server, req worker.Request) (worker.Reply, measure, error) {
 	var m measure
-	req.Addr, req.Token = s.addr, b.secret
+	req.Addr, req.Token, req.Identity = s.addr, b.secret, b.pair
 	if b.prof != "" {
 		name := strings.NewReplacer(" ", "-", "/", "-").Replace(b.trial)
 		req.Profile = filepath.Join(b.prof, name+".client.pprof")

@@ -25,8 +25,8 @@ func main() {
 	switch {
 	case len(os.Args) == 2 && os.Args[1] == "worker":
 		err = worker.Run(os.Stdin, os.Stdout)
-	case len(os.Args) == 3 && os.Args[1] == "peer":
-		err = servePeer(os.Args[2])
+	case len(os.Args) == 4 && os.Args[1] == "peer":
+		err = servePeer(os.Args[2], os.Args[3])
 	default:
 		os.Exit(run())
 	}
@@ -36,15 +36,16 @@ func main() {
 	}
 }
 
-// servePeer serves a Go reference until the standard input ends.
-func servePeer(kind string) error {
+// servePeer serves a Go reference, which may show an identity, until the
+// standard input ends.
+func servePeer(kind, identity string) error {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return err
 	}
 	fmt.Println(l.Addr())
 	failed := make(chan error, 1)
-	go func() { failed <- peer.Serve(kind, l) }()
+	go func() { failed <- peer.Serve(kind, l, identity) }()
 	go func() {
 		os.Stdin.Read(make([]byte, 1))
 		failed <- nil

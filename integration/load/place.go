@@ -20,6 +20,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/controld/controld/integration/load/worker"
 	"github.com/controld/controld/sandboxhost"
 	"github.com/controld/controld/sandboxhost/daemon"
 )
@@ -38,6 +39,7 @@ type bench struct {
 	shm     string // a directory on tmpfs
 	temp    string // a directory on the disk
 	source  string // a sparse file of size bytes on tmpfs
+	pair    string // the certificate and the key of servers
 	secret  string
 	rival   string  // another tenant's secret
 	trial   string  // what runs now
@@ -86,6 +88,10 @@ func (b *bench) prepare(ctx context.Context) (err error) {
 		return err
 	}
 	b.source, b.binary = filepath.Join(b.shm, "source"), filepath.Join(b.temp, "controld")
+	b.pair = filepath.Join(b.temp, "identity.pem")
+	if err = makeIdentity(b.pair); err != nil {
+		return err
+	}
 	for tenant, secret := range map[string]*string{"load": &b.secret, "rival": &b.rival} {
 		var line string
 		if *secret, line, err = sandboxhost.NewSecret(sandboxhost.Grant{Tenant: tenant, Sandbox: sandboxhost.AnySandbox}); err != nil {
@@ -189,14 +195,18 @@ func (b *bench) close() {
 	}
 }
 
-// daemon starts a daemon of its own, for rows that look at its memory.
-func (b *bench) daemon(ctx context.Context) (*server, error) {
+// daemon starts a daemon for a stack, in the clear or with TLS.
+func (b *bench) daemon(ctx context.Context, stack string) (*server, error) {
 	dir, err := os.MkdirTemp(b.shm, "daemon-")
 	if err != nil {
 		return nil, err
 	}
 	ready := filepath.Join(dir, "ready.json")
-	argv := []string{b.binary, "serve", "--control", "tcp://127.0.0.1:0", "--data", "tcp://127.0.0.1:0",
+	url := "tcp://127.0.0.1:0"
+	if stack == worker.ControldTLS {
+		url = "tls://127.0.0.1:0"
+	}
+	argv := []string{b.binary, "serve", "--control", url, "--data", url, "--tls-cert", b.pair, "--tls-key", b.pair,
 		"--tokens", filepath.Join(b.temp, "tokens"), "--state-dir", filepath.Join(dir, "state"), "--ready-file", ready,
 		"--log-level", "warn", "--max-connections", "8192"}
 	if b.prof != "" {
@@ -237,7 +247,7 @@ func await(ctx context.Context, p *process, ready func() bool) error {
 
 // goPeer starts a reference of package peer.
 func (b *bench) goPeer(kind string) (*server, error) {
-	p, err := b.start(kind, true, b.self, "peer", kind)
+	p, err := b.start(kind, true, b.self, "peer", kind, b.pair)
 	if err != nil {
 		return nil, err
 	}

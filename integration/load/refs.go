@@ -78,9 +78,12 @@ func (b *bench) server(ctx context.Context, kind string) (*server, error) {
 		return nil, err
 	}
 	start := map[string]func(context.Context) (*server, error){
-		worker.Controld: b.daemon, nginx: b.startNginx, sshd: b.startSSH, iperf: b.startIperf,
+		nginx: b.startNginx, sshd: b.startSSH, iperf: b.startIperf,
 	}[kind]
-	if start == nil {
+	switch {
+	case worker.IsControld(kind):
+		start = func(ctx context.Context) (*server, error) { return b.daemon(ctx, kind) }
+	case start == nil:
 		start = func(context.Context) (*server, error) { return b.goPeer(kind) }
 	}
 	s, err := start(ctx)
@@ -239,6 +242,7 @@ func versionOf(ctx context.Context, argv []string) string {
 // kinds of Go references, for the rows.
 const (
 	bare    = peer.Bare
+	bareTLS = peer.BareTLS
 	grpcGo  = peer.GRPC
 	rpc2    = peer.RPC2
 	netHTTP = peer.HTTP

@@ -21,7 +21,7 @@ type scale struct {
 	single                 int64 // one transfer
 	many                   int   // transfers at once
 	paced, unpaced, pace   int64 // bytes each, and a second
-	idle                   int   // connections
+	idle, idleTLS          int   // connections
 	mixed                  int64 // bytes of one of the mixed transfers
 	mixedPace              int64
 	mixedTime, settledTime time.Duration
@@ -29,10 +29,10 @@ type scale struct {
 
 func (b *bench) scale() scale {
 	if b.quick {
-		return scale{single: 256 * mib, many: 200, paced: mib / 2, unpaced: 4 * mib, pace: mib / 2, idle: 500,
+		return scale{single: 256 * mib, many: 200, paced: mib / 2, unpaced: 4 * mib, pace: mib / 2, idle: 500, idleTLS: 500,
 			mixed: 2 * mib, mixedPace: 2 * mib, mixedTime: time.Minute, settledTime: 200 * time.Millisecond}
 	}
-	return scale{single: 8 << 30, many: 1000, paced: 5 * mib, unpaced: 4 * mib, pace: mib / 2, idle: 5000,
+	return scale{single: 8 << 30, many: 1000, paced: 5 * mib, unpaced: 4 * mib, pace: mib / 2, idle: 5000, idleTLS: 1000,
 		mixed: 512 * mib, mixedPace: 16 * mib, mixedTime: 15 * time.Minute, settledTime: 2 * time.Second}
 }
 
@@ -51,7 +51,7 @@ func random(path string, size int64) error {
 // fresh runs one request against a daemon and a client that have done nothing
 // but one small call; what they use afterwards is over that.
 func (b *bench) fresh(ctx context.Context, req worker.Request) (worker.Reply, measure, error) {
-	s, err := b.daemon(ctx)
+	s, err := b.daemon(ctx, req.Stack)
 	if err != nil {
 		return worker.Reply{}, measure{}, err
 	}
@@ -61,7 +61,7 @@ func (b *bench) fresh(ctx context.Context, req worker.Request) (worker.Reply, me
 		return worker.Reply{}, measure{}, err
 	}
 	defer c.end()
-	if _, err := c.do(ctx, worker.Request{Op: "call", Stack: worker.Controld, Addr: s.addr, Token: b.secret, Call: "stat", Remote: "/", InFlight: 1}); err != nil {
+	if _, err := c.do(ctx, worker.Request{Op: "call", Stack: req.Stack, Addr: s.addr, Token: b.secret, Identity: b.pair, Call: "stat", Remote: "/", InFlight: 1}); err != nil {
 		return worker.Reply{}, measure{}, err
 	}
 	idleC, idleS := usageOf(c.pid()).rss, usageOf(s.pid()).rss
@@ -136,14 +136,28 @@ func (b *bench) memory() group {
 
 // idle is the group about connections that do nothing.
 func (b *bench) idle() group {
-	n := b.scale().idle
-	run := func(ctx context.Context) (measure, error) {
-		_, m, err := b.fresh(ctx, worker.Request{Op: "idle", Stack: worker.Controld, Remote: "/", Count: n})
-		m.value = float64(m.server.rss) / float64(n) / 1024
+	g := group{name: "idle"}
+	for _, c := range []struct {
+		stack, kind string
+		count       int
+		must        float64
+	}{{worker.Controld, "idle", b.scale().idle, 12}, {worker.ControldTLS, "idle TLS", b.scale().idleTLS, 40}} {
+		name := c.kind + " connection"
+		g.trials = append(g.trials, trial{name, b.idleCase(c.stack, c.count)})
+		g.rows = append(g.rows, row{name: "RSS of an " + name + " after one call", size: fmt.Sprintf("%d connections", c.count),
+			must: c.must, atMost: true, unit: " KiB", needs: []string{name}, figure: own(name)})
+	}
+	return g
+}
+
+// idleCase returns the case of so many connections; its value is the memory of
+// one in KiB.
+func (b *bench) idleCase(stack string, count int) func(context.Context) (measure, error) {
+	return func(ctx context.Context) (measure, error) {
+		_, m, err := b.fresh(ctx, worker.Request{Op: "idle", Stack: stack, Remote: "/", Count: count})
+		m.value = float64(m.server.rss) / float64(count) / 1024
 		return m, err
 	}
-	return group{name: "idle", trials: []trial{{"idle connection", run}}, rows: []row{{name: "RSS of an idle connection after one call",
-		size: fmt.Sprintf("%d connections", n), must: 12, atMost: true, unit: " KiB", needs: []string{"idle connection"}, figure: own("idle connection")}}}
 }
 
 // mixedCount is how many transfers the mixed load has.
@@ -171,5 +185,5 @@ func (b *bench) mixedLoad() group {
 
 // groups are all of them, in the order they run.
 func (b *bench) groups() []group {
-	return []group{b.calls(), b.buffered(), b.execs(), b.idle(), b.fairness(), b.memory(), b.dockerExecs(), b.bulk(), b.recv(), b.durable(), b.mixedLoad()}
+	return []group{b.calls(), b.buffered(), b.execs(), b.idle(), b.fairness(), b.memory(), b.dockerExecs(), b.bulk(), b.recv(), b.tls(), b.durable(), b.mixedLoad()}
 }

@@ -1,6 +1,7 @@
 package peer
 
 import (
+	"crypto/tls"
 	"encoding/binary"
 	"fmt"
 	"io"
@@ -83,10 +84,10 @@ func sendBare(conn net.Conn, path string, size int64) error {
 		return err
 	}
 	defer f.Close()
-	if _, err := io.CopyN(conn, f, size); err != nil {
+	if err := send(conn, f, size); err != nil {
 		return err
 	}
-	conn.(*net.TCPConn).CloseWrite()
+	conn.(interface{ CloseWrite() error }).CloseWrite()
 	conn.Read(make([]byte, 1)) // until the client has it all
 	return nil
 }
@@ -104,9 +105,18 @@ func receive(conn net.Conn, path string, size int64, way Way) error {
 	return f.Close()
 }
 
+// dialBare dials a bare server, one of BareTLS where there is something to trust.
+func dialBare(addr string, trust *tls.Config) (net.Conn, error) {
+	if trust != nil {
+		return tls.Dial("tcp", addr, trust)
+	}
+	return net.Dial("tcp", addr)
+}
+
 // BareOpen asks for size bytes of a file; they are what the connection yields.
-func BareOpen(addr, path string, size int64) (net.Conn, error) {
-	conn, err := net.Dial("tcp", addr)
+// trust is that of a client of BareTLS, and nil in the clear.
+func BareOpen(addr string, trust *tls.Config, path string, size int64) (net.Conn, error) {
+	conn, err := dialBare(addr, trust)
 	if err != nil {
 		return nil, err
 	}
@@ -119,7 +129,7 @@ func BareOpen(addr, path string, size int64) (net.Conn, error) {
 
 // BareRead reads the first bytes of a file into buf, over a new connection.
 func BareRead(addr, path string, buf []byte) (int, error) {
-	conn, err := BareOpen(addr, path, int64(len(buf)))
+	conn, err := BareOpen(addr, nil, path, int64(len(buf)))
 	if err != nil {
 		return 0, err
 	}
@@ -129,8 +139,8 @@ func BareRead(addr, path string, buf []byte) (int, error) {
 
 // BareDown copies a file of the server to a new file, by one of the ways of
 // this package.
-func BareDown(addr, path, local string, size int64, way Way) error {
-	conn, err := BareOpen(addr, path, size)
+func BareDown(addr string, trust *tls.Config, path, local string, size int64, way Way) error {
+	conn, err := BareOpen(addr, trust, path, size)
 	if err != nil {
 		return err
 	}
@@ -139,13 +149,13 @@ func BareDown(addr, path, local string, size int64, way Way) error {
 }
 
 // BareUp copies a file to a new file of the server.
-func BareUp(addr, path, local string, size int64) error {
+func BareUp(addr string, trust *tls.Config, path, local string, size int64) error {
 	f, err := os.Open(local)
 	if err != nil {
 		return err
 	}
 	defer f.Close()
-	conn, err := net.Dial("tcp", addr)
+	conn, err := dialBare(addr, trust)
 	if err != nil {
 		return err
 	}
@@ -153,7 +163,7 @@ func BareUp(addr, path, local string, size int64) error {
 	if err := writeHeader(conn, up, path, size); err != nil {
 		return err
 	}
-	if _, err := io.CopyN(conn, f, size); err != nil {
+	if err := send(conn, f, size); err != nil {
 		return err
 	}
 	_, err = io.ReadFull(conn, make([]byte, 1))

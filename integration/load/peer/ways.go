@@ -1,6 +1,7 @@
 package peer
 
 import (
+	"crypto/tls"
 	"errors"
 	"io"
 	"net"
@@ -13,8 +14,12 @@ import (
 // that of the bare pair; the others are there to show that none is faster.
 type Way func(conn net.Conn, f *os.File, size int64) error
 
-// Splice moves the pages through a pipe.
+// Splice moves the pages through a pipe. Over TLS there are none: it reads and
+// writes.
 func Splice(conn net.Conn, f *os.File, size int64) error {
+	if _, ok := conn.(*tls.Conn); ok {
+		return copyLoop(f, conn, size)
+	}
 	_, err := io.CopyN(f, conn, size)
 	return err
 }

@@ -2,6 +2,7 @@ package worker
 
 import (
 	"context"
+	"crypto/tls"
 	"fmt"
 	"io"
 	"os"
@@ -52,11 +53,12 @@ func (w *worker) bulk(ctx context.Context, req Request) (Reply, error) {
 // mover returns what to put the clock to.
 func (w *worker) mover(ctx context.Context, req Request) (func() error, error) {
 	switch req.Stack {
-	case Controld:
+	case Controld, ControldTLS:
 		sb, err := w.sandbox(ctx, req)
 		return func() error { return controldBulk(ctx, sb, req) }, err
-	case peer.Bare:
-		return func() error { return bareBulk(req) }, nil
+	case peer.Bare, peer.BareTLS:
+		trust, err := req.trust()
+		return func() error { return bareBulk(req, trust) }, err
 	case peer.GRPC:
 		c, err := w.dialGRPC(req.Addr)
 		if err != nil {
@@ -112,15 +114,16 @@ func controldBulk(ctx context.Context, sb *adapter.Sandbox, req Request) error {
 	return err
 }
 
-func bareBulk(req Request) error {
+// bareBulk moves a file with a bare server, over TLS where it is to be trusted.
+func bareBulk(req Request, trust *tls.Config) error {
 	switch req.Op {
 	case "up":
-		return peer.BareUp(req.Addr, req.Remote, req.Local, req.Size)
+		return peer.BareUp(req.Addr, trust, req.Remote, req.Local, req.Size)
 	case "down", DownCopy, DownPipeline, DownMapped:
 		way := map[string]peer.Way{"down": peer.Splice, DownCopy: peer.CopyOver, DownPipeline: peer.Pipeline, DownMapped: peer.IntoMap}[req.Op]
-		return peer.BareDown(req.Addr, req.Remote, req.Local, req.Size, way)
+		return peer.BareDown(req.Addr, trust, req.Remote, req.Local, req.Size, way)
 	}
-	conn, err := peer.BareOpen(req.Addr, req.Remote, req.Size)
+	conn, err := peer.BareOpen(req.Addr, trust, req.Remote, req.Size)
 	if err != nil {
 		return err
 	}

@@ -72,7 +72,7 @@ var bareShort = map[string]func(addr, path string, buf []byte) func() (int, erro
 // caller returns the call of a stack.
 func (w *worker) caller(ctx context.Context, req Request) (func() error, error) {
 	switch req.Stack {
-	case Controld:
+	case Controld, ControldTLS:
 		return w.controldCaller(ctx, req)
 	case peer.GRPC:
 		c, err := w.dialGRPC(req.Addr)

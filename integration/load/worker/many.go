@@ -82,7 +82,11 @@ func hello(ctx context.Context, req Request) (*rpc.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	raw, err := dataport.Dialer{}.Dial(ctx, e)
+	trust, err := req.trust()
+	if err != nil {
+		return nil, err
+	}
+	raw, err := dataport.Dialer{TLS: trust}.Dial(ctx, e)
 	if err != nil {
 		return nil, err
 	}

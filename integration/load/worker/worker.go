@@ -8,6 +8,7 @@ package worker
 import (
 	"bufio"
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -22,9 +23,13 @@ import (
 
 // The stacks of a request, beside those of package peer.
 const (
-	Controld = "controld"
-	Local    = "local"
+	Controld    = "controld"
+	ControldTLS = "controld over TLS"
+	Local       = "local"
 )
+
+// IsControld tells whether a stack is controld, in the clear or not.
+func IsControld(stack string) bool { return stack == Controld || stack == ControldTLS }
 
 // Request is one thing to do.
 type Request struct {
@@ -33,6 +38,8 @@ type Request struct {
 	Op string
 	// Stack names the program under test, Addr where it listens.
 	Stack, Addr, Token string
+	// Identity is the file that servers with TLS are known by.
+	Identity string
 	// Remote is a path at the server, Local one at the client.
 	Remote, Local string
 	// Size is in bytes, of one transfer or one content.
@@ -136,12 +143,24 @@ func profile(path string) (stop func(), err error) {
 	return func() { pprof.StopCPUProfile(); f.Close() }, nil
 }
 
+// trust is what a client of the request's server needs; nil in the clear.
+func (r Request) trust() (*tls.Config, error) {
+	if r.Stack == ControldTLS || r.Stack == peer.BareTLS {
+		return peer.ClientTLS(r.Identity)
+	}
+	return nil, nil
+}
+
 // sandbox returns the one connection to a daemon, connected.
 func (w *worker) sandbox(ctx context.Context, req Request) (*adapter.Sandbox, error) {
 	if sb := w.sandboxes[req.Addr]; sb != nil {
 		return sb, nil
 	}
-	sb, err := adapter.New(adapter.Options{Control: req.Addr, Token: req.Token, Client: "load/1"})
+	trust, err := req.trust()
+	if err != nil {
+		return nil, err
+	}
+	sb, err := adapter.New(adapter.Options{Control: req.Addr, Token: req.Token, Client: "load/1", TLS: trust})
 	if err != nil {
 		return nil, err
 	}

@@ -130,6 +130,21 @@ func Ended(pid int) bool {
 	return true
 }
 
+// Memory is a figure of /proc/PID/status in bytes, such as VmRSS.
+func Memory(pid int, figure string) (int64, error) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		return 0, err
+	}
+	for line := range strings.Lines(string(text)) {
+		if value, ok := strings.CutPrefix(line, figure+":"); ok {
+			n, err := strconv.ParseInt(strings.TrimSuffix(strings.TrimSpace(value), " kB"), 10, 64)
+			return n << 10, err
+		}
+	}
+	return 0, fmt.Errorf("process %d has no %s", pid, figure)
+}
+
 // Children counts the living children of a process.
 func Children(pid int) int { return len(ChildrenOf(pid, "")) }
 

@@ -14,7 +14,8 @@ import (
 // All returns the goals, to be tried on the ground.
 func All(g *ground.Ground) []proof.Goal {
 	return []proof.Goal{
-		falseSuccesses(g), kills(g), matrix(g), disks(g), races(g), tokens(g), survivors(g), orphans(g), endsInTheMiddle(g), canaries(g), flips(g), histories(g),
+		falseSuccesses(g), kills(g), matrix(g), disks(g), races(g), tokens(g), survivors(g), timeouts(g), orphans(g), loris(g), pushers(g), neighbours(g),
+		flips(g), histories(g), endsInTheMiddle(g), canaries(g),
 	}
 }
 

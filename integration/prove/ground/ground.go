@@ -30,7 +30,7 @@ func New(ctx context.Context, tree string) (*Ground, error) {
 		return nil, err
 	}
 	g := &Ground{tree: tree, dir: dir}
-	if err := g.build(ctx); err != nil {
+	if err := g.build(ctx, "./cmd/controld", g.Binary()); err != nil {
 		g.Close()
 		return nil, err
 	}
@@ -49,14 +49,15 @@ func (g *Ground) Binary() string { return filepath.Join(g.dir, "controld") }
 // Dir makes a new directory.
 func (g *Ground) Dir() (string, error) { return os.MkdirTemp(g.dir, "at-") }
 
-func (g *Ground) build(ctx context.Context) error {
+// build builds a command of the tree, as it is released.
+func (g *Ground) build(ctx context.Context, pkg, path string) error {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, "go", "build", "-o", g.Binary(), "./cmd/controld")
+	cmd := exec.CommandContext(ctx, "go", "build", "-o", path, pkg)
 	cmd.Dir = g.tree
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0") // as it is released
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("build of the daemon: %w: %s", err, out)
+		return fmt.Errorf("build of %s: %w: %s", pkg, err, out)
 	}
 	return nil
 }

@@ -18,6 +18,8 @@ type Tally struct {
 	States map[string]int `json:"states,omitempty"`
 	// Control counts what has to fail where nothing guards it.
 	Control map[string]int `json:"control,omitempty"`
+	// Figures are quantities that were measured; their names say the unit.
+	Figures map[string]*Figure `json:"figures,omitempty"`
 	// Broken counts violations, Violations are the first of them.
 	Broken     int         `json:"broken"`
 	Violations []Violation `json:"violations,omitempty"`
@@ -59,6 +61,17 @@ func (t *Tally) Add(name string, n int) { count(&t.States, name, n) }
 // Fails counts a control that failed n times, as it must.
 func (t *Tally) Fails(name string, n int) { count(&t.Control, name, n) }
 
+// Measure counts a value of a figure.
+func (t *Tally) Measure(name string, v float64) {
+	if t.Figures == nil {
+		t.Figures = make(map[string]*Figure)
+	}
+	if t.Figures[name] == nil {
+		t.Figures[name] = &Figure{}
+	}
+	t.Figures[name].add(v)
+}
+
 // Cut counts a cut at an offset of a file of size bytes.
 func (t *Tally) Cut(offset, size int64) {
 	if offset < 0 || offset >= size {
@@ -98,6 +111,12 @@ func (t *Tally) Merge(o *Tally) {
 			count(m.to, name, n)
 		}
 	}
+	for name, f := range o.Figures {
+		if t.Figures == nil {
+			t.Figures = make(map[string]*Figure)
+		}
+		t.Figures[name] = t.Figures[name].merge(f)
+	}
 	for i, n := range o.Offsets {
 		t.Offsets[i] += n
 	}
@@ -111,6 +130,7 @@ func (t *Tally) Merge(o *Tally) {
 func (t *Tally) clone() Tally {
 	c := *t
 	c.Faults, c.States, c.Control = maps.Clone(t.Faults), maps.Clone(t.States), maps.Clone(t.Control)
+	c.Figures = maps.Clone(t.Figures) // a merge makes new ones
 	c.Violations = append([]Violation(nil), t.Violations...)
 	return c
 }
