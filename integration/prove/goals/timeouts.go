@@ -43,6 +43,10 @@ const (
 // mostOver is some times the most that the bare way took.
 func mostOver(t *proof.Tally) float64 { return mostTimes * t.Figures[overBare].Max() }
 
+// tooLate is what no load of a machine explains: the daemon looks through all
+// processes for those that have hidden, and waits for its turn to do so.
+func tooLate(t *proof.Tally) float64 { return 1000 + 10*t.Figures[overBare].Max() }
+
 // leastTimeouts is how many it takes for a verdict.
 const leastTimeouts = 100
 
@@ -123,7 +127,7 @@ func bareTimeout(limit time.Duration) (time.Duration, error) {
 // Close implements [proof.Prover]. What one in four takes is no outlier.
 func (e *ending) Close(t *proof.Tally) error {
 	f := t.Figures[overAsked]
-	if over, most := f.Quantile(.75), mostOver(t); f.N() >= leastTimeouts && over > most {
+	if over, most := f.Quantile(.75), tooLate(t); f.N() >= leastTimeouts && over > most {
 		t.ViolateAt(0, "one in four of %d timeouts takes %.3g ms over what was asked or more, must be %.3g", f.N(), over, most)
 	}
 	e.busy.end()
