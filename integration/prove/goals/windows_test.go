@@ -70,12 +70,17 @@ func TestP99(t *testing.T) {
 // TestLateTimeouts: timeouts that are late now and then prove nothing, and one
 // in four is a violation.
 func TestLateTimeouts(t *testing.T) {
-	for late, want := range map[int]string{0: proof.Held, 5: proof.Held, 15: proof.Short, 40: proof.Broken} {
+	const slow, lost = mostTimes * 10, 2000 // ms, where the bare way takes 1
+	for _, c := range []struct {
+		late int
+		over float64
+		want string
+	}{{0, 0, proof.Held}, {5, lost, proof.Held}, {15, slow, proof.Short}, {40, slow, proof.Short}, {15, lost, proof.Short}, {40, lost, proof.Broken}} {
 		r := proof.Record{Tally: proof.Tally{Tries: leastTimeouts}}
 		for i := range leastTimeouts {
 			over := 1.
-			if i < late {
-				over = mostTimes * 10
+			if i < c.late {
+				over = c.over
 			}
 			r.State("timed out")
 			r.Measure(overAsked, over)
@@ -84,8 +89,8 @@ func TestLateTimeouts(t *testing.T) {
 		if err := (&ending{}).Close(&r.Tally); err != nil {
 			t.Fatal(err)
 		}
-		if r.Conclude(timeouts(nil)); r.Verdict != want {
-			t.Errorf("%d of %d late: %s, want %s: %q", late, leastTimeouts, r.Verdict, want, r.Missing)
+		if r.Conclude(timeouts(nil)); r.Verdict != c.want {
+			t.Errorf("%d of %d late by %v ms: %s, want %s: %q", c.late, leastTimeouts, c.over, r.Verdict, c.want, r.Missing)
 		}
 	}
 }
