@@ -147,14 +147,14 @@ func (cl *call) lead(d *errand) (rpc.Result, error) {
 	stop := context.AfterFunc(cl.ctx, func() {
 		if errors.Is(context.Cause(cl.ctx), errAsked) {
 			d.Cancel(errAsked)
-		} else if cl.over.CompareAndSwap(false, true) {
+		} else if cl.isFirst() {
 			d.Leave()
 			cl.desert(unavailable(sandbox.ReasonLinkLost, sandbox.OutcomeUnknown))
 		}
 	})
 	d.start()()
 	stop()
-	if !cl.over.CompareAndSwap(false, true) {
+	if !cl.isFirst() {
 		return nil, errDeserted
 	}
 	d.Leave()

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -13,6 +12,7 @@ import (
 
 	"github.com/controld/controld/rpc"
 	"github.com/controld/controld/sandbox"
+	"github.com/controld/controld/transfer"
 )
 
 // call is one request in flight. It is answered exactly once.
@@ -45,7 +45,9 @@ type call struct {
 	errand *errand
 	begun  func()
 
-	// over is set by who ends the call, where two may.
+	// awaited is the transfer whose end a transfer_result tells.
+	awaited *transfer.Transfer
+
 	over atomic.Bool
 }
 
@@ -95,11 +97,15 @@ func (cl *call) runAll() {
 func (cl *call) awaitEnd() {
 	t, err := cl.find(cl.r.Params.(*rpc.TransferParams).ID)
 	if err != nil {
-		cl.runAll()
+		cl.end(cl.error(err))
 		return
 	}
-	var once sync.Once
-	run := func() { once.Do(cl.runAll) }
+	cl.awaited = t
+	run := func() {
+		if cl.isFirst() {
+			cl.runAll()
+		}
+	}
 	stop := context.AfterFunc(cl.ctx, func() {
 		t.Forget(cl)
 		run()
@@ -111,6 +117,9 @@ func (cl *call) awaitEnd() {
 		t.Forget(cl)
 	}
 }
+
+// isFirst is true once, for the first of two that may end the call.
+func (cl *call) isFirst() bool { return cl.over.CompareAndSwap(false, true) }
 
 // run runs the call, answers it and returns the one that takes its place.
 func (cl *call) run() *call {

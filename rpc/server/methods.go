@@ -36,7 +36,7 @@ func (cl *call) do() (rpc.Result, error) {
 		if cl.r.Method == rpc.MethodTransferAbort {
 			return cl.abortTransfer(p.ID)
 		}
-		return cl.awaitTransfer(p.ID)
+		return verdict(cl.awaited.Wait(cl.ctx))
 	case *rpc.CommitParams:
 		return cl.commitTransfer(p)
 	}

@@ -111,14 +111,6 @@ func (cl *call) find(id string) (*transfer.Transfer, error) {
 	return cl.c.s.cfg.Transfers.Find(s.Tenant, s.Sandbox, id)
 }
 
-func (cl *call) awaitTransfer(id string) (rpc.Result, error) {
-	t, err := cl.find(id)
-	if err != nil {
-		return nil, err
-	}
-	return verdict(t.Wait(cl.ctx))
-}
-
 func (cl *call) commitTransfer(p *rpc.CommitParams) (rpc.Result, error) {
 	t, err := cl.find(p.ID)
 	if err != nil {
