@@ -106,24 +106,39 @@ func Temps(pid int, dir string, known ...string) int {
 	return n
 }
 
+// stat is what /proc/PID/stat says of a process or of a thread, see proc(5).
+type stat struct {
+	name   string
+	state  string // one letter; empty where there is none
+	parent string
+}
+
+func readStat(file string) (s stat) {
+	text, _ := os.ReadFile(file)
+	// The name may hold anything, also what ends it.
+	at := strings.LastIndex(string(text), ") ")
+	if at < 0 {
+		return s
+	}
+	_, s.name, _ = strings.Cut(string(text[:at]), "(")
+	if fields := strings.Fields(string(text[at+2:])); len(fields) > 1 {
+		s.state, s.parent = fields[0], fields[1]
+	}
+	return s
+}
+
 // Running tells whether a process lives; a zombie does not.
 func Running(pid string) bool {
-	stat, err := os.ReadFile("/proc/" + pid + "/stat")
-	if err != nil {
-		return false
-	}
-	_, rest, _ := strings.Cut(string(stat), ") ")
-	return !strings.HasPrefix(rest, "Z")
+	state := readStat("/proc/" + pid + "/stat").state
+	return state != "" && state != "Z"
 }
 
 // Ended tells whether a process has come to its end, but for what the kernel
 // does not let go: no thread of it waits for anything else.
 func Ended(pid int) bool {
 	threads, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
-	for _, name := range threads {
-		text, _ := os.ReadFile(name)
-		_, rest, _ := strings.Cut(string(text), ") ")
-		if rest != "" && !strings.Contains("ZXD", rest[:1]) {
+	for _, file := range threads {
+		if !strings.Contains("ZXD", readStat(file).state) {
 			return false
 		}
 	}
@@ -145,43 +160,41 @@ func Memory(pid int, figure string) (int64, error) {
 	return 0, fmt.Errorf("process %d has no %s", pid, figure)
 }
 
+// children returns the directories of /proc of a process's children, dead or
+// not, that are as wanted.
+func children(pid int, wanted func(s stat, dir string) bool) (dirs []string) {
+	stats, _ := filepath.Glob("/proc/[0-9]*/stat")
+	for _, file := range stats {
+		s, dir := readStat(file), filepath.Dir(file)
+		if s.parent == strconv.Itoa(pid) && wanted(s, dir) {
+			dirs = append(dirs, dir)
+		}
+	}
+	return dirs
+}
+
 // Children counts the living children of a process.
-func Children(pid int) int { return len(ChildrenOf(pid, "")) }
+func Children(pid int) int {
+	return len(children(pid, func(s stat, _ string) bool { return s.state != "Z" }))
+}
 
 // ChildrenOf returns the living children of a process among whose arguments is
 // one with a part in it.
 func ChildrenOf(pid int, part string) (pids []int) {
-	stats, _ := filepath.Glob("/proc/[0-9]*/stat")
-	for _, name := range stats {
-		text, _ := os.ReadFile(name)
-		_, rest, _ := strings.Cut(string(text), ") ")
-		fields := strings.Fields(rest)
-		if len(fields) < 2 || fields[0] == "Z" || fields[1] != strconv.Itoa(pid) {
-			continue
-		}
-		if line, _ := os.ReadFile(filepath.Join(filepath.Dir(name), "cmdline")); strings.Contains(string(line), part) {
-			child, _ := strconv.Atoi(filepath.Base(filepath.Dir(name)))
-			pids = append(pids, child)
-		}
+	for _, dir := range children(pid, func(s stat, dir string) bool {
+		line, _ := os.ReadFile(filepath.Join(dir, "cmdline"))
+		return s.state != "Z" && strings.Contains(string(line), part)
+	}) {
+		child, _ := strconv.Atoi(filepath.Base(dir))
+		pids = append(pids, child)
 	}
 	return pids
 }
 
 // Zombies counts the dead children of a process that have a name and that it
 // has not reaped.
-func Zombies(pid int, name string) (n int) {
-	dirs, _ := os.ReadDir("/proc")
-	for _, dir := range dirs {
-		stat, err := os.ReadFile("/proc/" + dir.Name() + "/stat")
-		if err != nil {
-			continue
-		}
-		_, rest, named := strings.Cut(string(stat), "("+name+") ")
-		if fields := strings.Fields(rest); named && fields[0] == "Z" && fields[1] == strconv.Itoa(pid) {
-			n++
-		}
-	}
-	return n
+func Zombies(pid int, name string) int {
+	return len(children(pid, func(s stat, _ string) bool { return s.state == "Z" && s.name == name }))
 }
 
 // Eventually polls until done says nothing, or for a minute: then it returns

@@ -50,24 +50,11 @@ const canary = "CANARY"
 type hidden struct {
 	place  *ground.Place
 	daemon *ground.Daemon
-	log    spoken
+	log    *os.File
 	audit  string
 
 	mu      sync.Mutex
 	secrets map[string]string // what is none of the points', by what it is
-}
-
-// spoken keeps what is written to it.
-type spoken struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-// Write implements io.Writer.
-func (s *spoken) Write(p []byte) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.buf.Write(p)
 }
 
 func openHidden(ctx context.Context, g *ground.Ground) (*hidden, error) {
@@ -76,8 +63,12 @@ func openHidden(ctx context.Context, g *ground.Ground) (*hidden, error) {
 	if h.place, err = g.Place(); err != nil {
 		return nil, err
 	}
-	h.place.Log = &h.log
-	h.audit = filepath.Join(filepath.Dir(h.place.Tokens), "audit")
+	beside := filepath.Dir(h.place.Tokens)
+	if h.log, err = os.Create(filepath.Join(beside, "log")); err != nil {
+		return nil, err
+	}
+	h.place.Log = h.log
+	h.audit = filepath.Join(beside, "audit")
 	h.secrets[h.place.Secret] = "the client's token"
 	h.daemon, err = h.place.Start(ctx, "--log-level", "debug", "--audit-log", h.audit, "--max-failed-hellos", "0", "--max-failed-tokens", "0")
 	return h, err
@@ -211,6 +202,11 @@ func (h *hidden) Close(t *proof.Tally) error {
 	}
 	page, err := h.daemon.Metrics(context.Background())
 	h.daemon.Stop()
+	h.log.Close()
+	if err != nil {
+		return err
+	}
+	log, err := os.ReadFile(h.log.Name())
 	if err != nil {
 		return err
 	}
@@ -219,13 +215,13 @@ func (h *hidden) Close(t *proof.Tally) error {
 		return err
 	}
 	h.search(t, 0, "the metrics", page, nil)
-	h.search(t, 0, "the log", h.log.buf.Bytes(), nil)
+	h.search(t, 0, "the log", log, nil)
 	h.search(t, 0, "the audit log", audit, nil)
 	h.walk(t, 0, h.place.State(), true)
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	t.Add("secrets", len(h.secrets)+t.Tries)
-	t.Add("bytes of logs", h.log.buf.Len()+len(audit))
+	t.Add("bytes of logs", len(log)+len(audit))
 	t.Fails("in the audit log", bytes.Count(audit, []byte(`"path":"f`))) // what may be told is
 	return nil
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"sync"
 	"time"
 
 	"github.com/controld/controld/adapter"
@@ -34,12 +33,8 @@ func disks(g *ground.Ground) proof.Goal {
 	}
 }
 
-// faultyDisks has disks that are in no point's use now.
-type faultyDisks struct {
-	ground *ground.Ground
-	mu     sync.Mutex
-	free   []*disk
-}
+// faultyDisks has disks.
+type faultyDisks struct{ *pool[*disk] }
 
 // disk is a daemon whose sandboxes lie on a file system with faults. What it
 // says is also to be seen below that, by this program.
@@ -55,7 +50,10 @@ type disk struct {
 const mostCalls = 32
 
 func openDisks(ctx context.Context, g *ground.Ground) (*faultyDisks, error) {
-	all := &faultyDisks{ground: g}
+	all := &faultyDisks{&pool[*disk]{
+		open: func(ctx context.Context) (*disk, error) { return openDisk(ctx, g) },
+		end:  (*disk).end,
+	}}
 	d, err := all.take(ctx)
 	if errors.Is(err, faultfs.ErrMissing) {
 		return all, proof.Lacking(err.Error())
@@ -66,19 +64,10 @@ func openDisks(ctx context.Context, g *ground.Ground) (*faultyDisks, error) {
 	return all, err
 }
 
-// take returns a disk, a new one where none is free.
-func (all *faultyDisks) take(ctx context.Context) (*disk, error) {
-	all.mu.Lock()
-	if n := len(all.free); n > 0 {
-		d := all.free[n-1]
-		all.free = all.free[:n-1]
-		all.mu.Unlock()
-		return d, nil
-	}
-	all.mu.Unlock()
+func openDisk(ctx context.Context, g *ground.Ground) (*disk, error) {
 	d := &disk{}
 	var err error
-	if d.place, err = all.ground.Place(); err != nil {
+	if d.place, err = g.Place(); err != nil {
 		return nil, err
 	}
 	if d.beside, err = d.place.Admit("beside"); err != nil {
@@ -91,7 +80,16 @@ func (all *faultyDisks) take(ctx context.Context) (*disk, error) {
 		return nil, err
 	}
 	d.place.Starts = d.fs.Start
-	return d, d.start(ctx)
+	if err = d.start(ctx); err != nil {
+		d.fs.Close()
+	}
+	return d, err
+}
+
+func (d *disk) end() {
+	d.fs.Release()
+	d.daemon.Stop()
+	d.fs.Close()
 }
 
 func (d *disk) start(ctx context.Context) (err error) {
@@ -101,22 +99,6 @@ func (d *disk) start(ctx context.Context) (err error) {
 		d.atRest, err = rest(ctx, d.daemon)
 	}
 	return err
-}
-
-func (all *faultyDisks) give(d *disk) {
-	all.mu.Lock()
-	defer all.mu.Unlock()
-	all.free = append(all.free, d)
-}
-
-// Close implements [proof.Prover].
-func (all *faultyDisks) Close(*proof.Tally) error {
-	for _, d := range all.free {
-		d.fs.Release()
-		d.daemon.Stop()
-		d.fs.Close()
-	}
-	return nil
 }
 
 // client connects a client that waits a moment for the word on a cancel.

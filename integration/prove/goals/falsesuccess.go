@@ -49,15 +49,15 @@ type faulted struct {
 	daemon *ground.Daemon
 	place  *ground.Place
 	atRest holdings
-	mortal pool // for daemons that are killed
-	kills  bool // a strike is the daemon's end
+	mortal *pool[*stand] // for daemons that are killed
+	kills  bool          // a strike is the daemon's end
 
 	mu   sync.Mutex
 	late []later
 }
 
 func openFaulted(ctx context.Context, g *ground.Ground) (*faulted, error) {
-	f := &faulted{mortal: pool{ground: g}}
+	f := &faulted{mortal: stands(g)}
 	var err error
 	if f.place, err = g.Place(); err != nil {
 		return nil, err

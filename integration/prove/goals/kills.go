@@ -42,12 +42,12 @@ const (
 
 // killed has places for uploads.
 type killed struct {
-	pool
+	*pool[*stand]
 	whole time.Duration // a whole upload, measured
 }
 
 func openKilled(ctx context.Context, g *ground.Ground) (*killed, error) {
-	k := &killed{pool: pool{ground: g}, whole: time.Minute}
+	k := &killed{pool: stands(g), whole: time.Minute}
 	u, err := k.take(ctx)
 	if err != nil {
 		return k, err

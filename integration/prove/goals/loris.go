@@ -9,7 +9,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/controld/controld/adapter"
 	"github.com/controld/controld/integration/prove/check"
 	"github.com/controld/controld/integration/prove/ground"
 	"github.com/controld/controld/integration/prove/proof"
@@ -57,8 +56,7 @@ const (
 
 // crowded is a daemon of which strangers want something.
 type crowded struct {
-	daemon       *ground.Daemon
-	client       *adapter.Sandbox
+	served
 	silent, slow int
 	content      []byte
 }
@@ -70,17 +68,10 @@ func openLoris(ctx context.Context, g *ground.Ground) (*crowded, error) {
 		return nil, proof.Lacking(fmt.Sprintf("a limit of %d descriptors (ulimit -Hn)", want))
 	}
 	c := &crowded{silent: int(share * silentMost), slow: int(share * slowMost), content: bytes.Repeat([]byte("honest "), transferBytes/7)}
-	place, err := g.Place()
-	if err != nil {
+	if err := c.open(ctx, g); err != nil {
 		return c, err
 	}
-	if c.daemon, err = place.Start(ctx); err != nil {
-		return c, err
-	}
-	if c.client, err = c.daemon.Client(noOptions); err != nil {
-		return c, err
-	}
-	_, err = c.client.WriteFile(ctx, "f", c.content, sandbox.WriteOptions{})
+	_, err := c.client.WriteFile(ctx, "f", c.content, sandbox.WriteOptions{})
 	return c, err
 }
 
@@ -187,11 +178,6 @@ func (c *crowded) weigh(p *proof.Point, grown int64) {
 // Close implements [proof.Prover].
 func (c *crowded) Close(t *proof.Tally) error {
 	closeWindows(t, honestTransfers)
-	if c.client != nil {
-		c.client.Close()
-	}
-	if c.daemon != nil {
-		c.daemon.Stop()
-	}
+	c.end()
 	return nil
 }

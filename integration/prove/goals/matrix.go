@@ -34,7 +34,7 @@ func matrix(g *ground.Ground) proof.Goal {
 }
 
 func openMatrix(ctx context.Context, g *ground.Ground) (*matrixed, error) {
-	m := &matrixed{pool{ground: g}}
+	m := &matrixed{stands(g)}
 	dir, err := g.Dir()
 	if err != nil {
 		return m, err
@@ -43,7 +43,7 @@ func openMatrix(ctx context.Context, g *ground.Ground) (*matrixed, error) {
 }
 
 // matrixed has daemons whose system calls fail.
-type matrixed struct{ pool }
+type matrixed struct{ *pool[*stand] }
 
 // file is what the operations work on; those that change something are tried
 // with an old version and a new one.

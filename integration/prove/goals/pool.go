@@ -8,48 +8,60 @@ import (
 	"github.com/controld/controld/integration/prove/proof"
 )
 
-// pool has places that are in no point's use now, each with a daemon.
-type pool struct {
-	ground *ground.Ground
-	args   []string // of the daemons
-	mu     sync.Mutex
-	free   []*stand
+// pool has things for one point after another, of which each has one of its
+// own.
+type pool[T any] struct {
+	open func(context.Context) (T, error)
+	end  func(T)
+	mu   sync.Mutex
+	free []T // in no point's use now
 }
 
-// stand is a place for one point after another.
-type stand struct {
-	place  *ground.Place
-	daemon *ground.Daemon
-}
-
-// take returns a place, a new one where none is free.
-func (k *pool) take(ctx context.Context) (*stand, error) {
+// take returns one of them, a new one where none is free.
+func (k *pool[T]) take(ctx context.Context) (T, error) {
 	k.mu.Lock()
-	defer k.mu.Unlock()
 	if n := len(k.free); n > 0 {
 		u := k.free[n-1]
 		k.free = k.free[:n-1]
+		k.mu.Unlock()
 		return u, nil
 	}
-	place, err := k.ground.Place()
-	if err != nil {
-		return nil, err
-	}
-	u := &stand{place: place}
-	u.daemon, err = place.Start(ctx, k.args...)
-	return u, err
+	k.mu.Unlock()
+	return k.open(ctx)
 }
 
-func (k *pool) give(u *stand) {
+func (k *pool[T]) give(u T) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.free = append(k.free, u)
 }
 
 // Close implements [proof.Prover].
-func (k *pool) Close(*proof.Tally) error {
+func (k *pool[T]) Close(*proof.Tally) error {
 	for _, u := range k.free {
-		u.daemon.Stop()
+		k.end(u)
 	}
 	return nil
+}
+
+// stand is a place with a daemon.
+type stand struct {
+	place  *ground.Place
+	daemon *ground.Daemon
+}
+
+// stands returns a pool of stands.
+func stands(g *ground.Ground) *pool[*stand] {
+	return &pool[*stand]{
+		open: func(ctx context.Context) (*stand, error) {
+			place, err := g.Place()
+			if err != nil {
+				return nil, err
+			}
+			u := &stand{place: place}
+			u.daemon, err = place.Start(ctx)
+			return u, err
+		},
+		end: func(u *stand) { u.daemon.Stop() },
+	}
 }

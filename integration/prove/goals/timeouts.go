@@ -8,7 +8,6 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/controld/controld/adapter"
 	"github.com/controld/controld/integration/prove/ground"
 	"github.com/controld/controld/integration/prove/proof"
 	"github.com/controld/controld/sandbox"
@@ -58,24 +57,16 @@ const (
 
 // ending runs commands that would not end.
 type ending struct {
-	daemon *ground.Daemon
-	client *adapter.Sandbox
-	busy   busy
+	served
+	busy busy
 }
 
 func openTimeouts(ctx context.Context, g *ground.Ground) (*ending, error) {
 	e := &ending{}
-	place, err := g.Place()
-	if err != nil {
-		return e, err
+	err := e.open(ctx, g)
+	if err == nil {
+		e.busy, err = keepBusy()
 	}
-	if e.daemon, err = place.Start(ctx); err != nil {
-		return e, err
-	}
-	if e.client, err = e.daemon.Client(noOptions); err != nil {
-		return e, err
-	}
-	e.busy, err = keepBusy()
 	return e, err
 }
 
@@ -131,11 +122,6 @@ func (e *ending) Close(t *proof.Tally) error {
 		t.ViolateAt(0, "one in four of %d timeouts takes %.3g ms over what was asked or more, must be %.3g", f.N(), over, most)
 	}
 	e.busy.end()
-	if e.client != nil {
-		e.client.Close()
-	}
-	if e.daemon != nil {
-		e.daemon.Stop()
-	}
+	e.end()
 	return nil
 }
