@@ -20,10 +20,18 @@ import (
 
 // Config is what a [Host] is made of. StateDir and Driver are required.
 type Config struct {
-	// StateDir holds sandboxes/TENANT/SANDBOX and journal/. It is made with
+	// StateDir holds sandboxes/TENANT/SANDBOX, run/INSTANCE and journal/. It is made with
 	// mode 0700 where missing.
 	StateDir string
 	Driver   Driver
+	// Others are drivers whose instances the host may have to take over: it
+	// starts none with them.
+	Others []Driver
+	// Box is what sandboxes are made of.
+	Box Box
+	// Ended, where not nil, is told of every sandbox that has ended, and what
+	// could not be cleared away behind it.
+	Ended func(Spec, Death, error)
 	// Tokens are what hello checks; nil refuses everybody.
 	Tokens *Tokens
 	// CertificateLogin lets a client certificate stand for a token: it opens
@@ -45,6 +53,7 @@ type Host struct {
 	closed  bool
 	tokens  *Tokens
 	tenants map[string]*tenant
+	living  sync.WaitGroup // watches of lives
 }
 
 var _ server.Host = (*Host)(nil)
@@ -53,15 +62,7 @@ var _ server.Host = (*Host)(nil)
 type tenant struct {
 	connections, calls, execs gauge
 	bytes                     *rate.Limiter
-	sandboxes                 map[string]*starting
-}
-
-// starting is a sandbox that starts, runs or could not be started.
-type starting struct {
-	done     chan struct{}
-	instance Instance
-	info     sandbox.Info
-	err      error
+	sandboxes                 map[string]*life
 }
 
 // New returns a host without sandboxes: each is started when first used.
@@ -73,8 +74,11 @@ func New(cfg Config) (*Host, error) {
 	if cfg.Tokens == nil {
 		cfg.Tokens = &Tokens{}
 	}
-	for _, dir := range []string{cfg.StateDir, filepath.Join(cfg.StateDir, "sandboxes"), filepath.Join(cfg.StateDir, "journal")} {
-		if err := os.MkdirAll(dir, 0o700); err != nil {
+	if cfg.Ended == nil {
+		cfg.Ended = func(Spec, Death, error) {}
+	}
+	for _, dir := range []string{"", "sandboxes", runDir, "journal"} {
+		if err := os.MkdirAll(filepath.Join(cfg.StateDir, dir), 0o700); err != nil {
 			return nil, err
 		}
 	}
@@ -134,18 +138,18 @@ func (h *Host) BytesPerSecond(tenantName string) *rate.Limiter {
 }
 
 // bounded returns the backend on which the tenant's quotas hold.
-func (h *Host) bounded(name string, t *tenant, b sandbox.Backend) *bounded {
-	return &bounded{Backend: b, tenant: name, calls: &t.calls, execs: &t.execs, births: h.births}
+func (h *Host) bounded(t *tenant, l *life) *bounded {
+	return &bounded{Backend: l.backend, life: l, calls: &t.calls, execs: &t.execs, births: h.births}
 }
 
 // Backend returns a tenant's sandbox, which it starts where it does not run.
 // Quotas of calls hold on it. ctx ends only this caller's waiting.
 func (h *Host) Backend(ctx context.Context, tenantName, name string) (sandbox.Backend, error) {
-	s, err := h.sandbox(ctx, tenantName, name)
+	l, err := h.sandbox(ctx, tenantName, name)
 	if err != nil {
 		return nil, err
 	}
-	return h.bounded(tenantName, h.tenant(tenantName), s.instance.Backend()), nil
+	return h.bounded(h.tenant(tenantName), l), nil
 }
 
 // Open implements server.Host.
@@ -161,7 +165,7 @@ func (h *Host) Open(ctx context.Context, hello rpc.HelloParams, from server.Visi
 	if err := t.connections.take(rpc.MethodHello); err != nil {
 		return nil, err
 	}
-	s, err := h.sandbox(ctx, grant.Tenant, hello.Sandbox)
+	l, err := h.sandbox(ctx, grant.Tenant, hello.Sandbox)
 	if err != nil {
 		t.connections.give()
 		return nil, err
@@ -173,9 +177,9 @@ func (h *Host) Open(ctx context.Context, hello rpc.HelloParams, from server.Visi
 	}
 	return &server.Session{
 		Tenant: grant.Tenant, Sandbox: hello.Sandbox, Who: who,
-		Backend: h.bounded(grant.Tenant, t, s.instance.Backend()),
-		Info:    s.info, Epoch: s.info.Epoch,
-		Closed:  s.instance.Done(),
+		Backend: h.bounded(t, l),
+		Info:    l.info, Epoch: l.info.Epoch,
+		Closed:  l.instance.Done(),
 		Release: t.connections.give,
 	}, nil
 }
@@ -185,7 +189,7 @@ func (h *Host) tenant(name string) *tenant {
 	defer h.mu.Unlock()
 	t := h.tenants[name]
 	if t == nil {
-		t = &tenant{sandboxes: make(map[string]*starting), bytes: rate.NewLimiter(rate.Inf, 0)}
+		t = &tenant{sandboxes: make(map[string]*life), bytes: rate.NewLimiter(rate.Inf, 0)}
 		t.connections.what, t.calls.what, t.execs.what = "connections", "calls", "commands"
 		t.bound(h.cfg.Quotas)
 		h.tenants[name] = t
@@ -193,67 +197,31 @@ func (h *Host) tenant(name string) *tenant {
 	return t
 }
 
-// sandbox returns a running sandbox. Callers that come at once share the
+// sandbox returns a sandbox that runs. Callers that come at once share the
 // start; a failed start is not remembered, nor a sandbox that has ended.
-func (h *Host) sandbox(ctx context.Context, tenantName, name string) (*starting, error) {
+func (h *Host) sandbox(ctx context.Context, tenantName, name string) (*life, error) {
 	t := h.tenant(tenantName)
 	h.mu.Lock()
 	if h.closed {
 		h.mu.Unlock()
 		return nil, &sandbox.Error{Kind: sandbox.KindUnavailable, Op: "start", Reason: sandbox.ReasonDraining, Outcome: sandbox.OutcomeNone}
 	}
-	s := t.sandboxes[name]
-	if s == nil || s.ended() {
+	l := t.sandboxes[name]
+	if l == nil || l.ended() {
 		epoch := h.cfg.Epoch
-		if s != nil {
+		if l != nil {
 			epoch = uuid.NewString() // another life of the sandbox
 		}
-		s = &starting{done: make(chan struct{})}
-		t.sandboxes[name] = s
-		go h.start(context.WithoutCancel(ctx), t, Spec{Tenant: tenantName, Sandbox: name, Epoch: epoch}, s)
+		l = &life{spec: Spec{Tenant: tenantName, Sandbox: name, Epoch: epoch}, begun: make(chan struct{})}
+		t.sandboxes[name] = l
+		go h.start(context.WithoutCancel(ctx), t, l)
 	}
 	h.mu.Unlock()
 	select {
-	case <-s.done:
-		return s, s.err
+	case <-l.begun:
+		return l, l.err
 	case <-ctx.Done():
 		return nil, sandbox.Cancelled(ctx, "start", "")
-	}
-}
-
-// ended tells whether the sandbox ran and has ended.
-func (s *starting) ended() bool {
-	select {
-	case <-s.done:
-	default:
-		return false
-	}
-	if s.err != nil {
-		return true
-	}
-	select {
-	case <-s.instance.Done():
-		return true
-	default:
-		return false
-	}
-}
-
-func (h *Host) start(ctx context.Context, t *tenant, spec Spec, s *starting) {
-	defer close(s.done)
-	s.instance, s.err = h.startInstance(ctx, spec)
-	if s.err == nil {
-		s.info, s.err = s.instance.Backend().Info(ctx)
-		if s.err != nil {
-			s.instance.Stop()
-		}
-	}
-	if s.err != nil {
-		h.mu.Lock()
-		if t.sandboxes[spec.Sandbox] == s {
-			delete(t.sandboxes, spec.Sandbox)
-		}
-		h.mu.Unlock()
 	}
 }
 
@@ -262,24 +230,11 @@ func (h *Host) dir(tenantName, name string) string {
 	return filepath.Join(h.cfg.StateDir, "sandboxes", tenantName, name)
 }
 
-func (h *Host) startInstance(ctx context.Context, spec Spec) (Instance, error) {
-	spec.Limits = h.cfg.Limits
-	spec.Journal = filepath.Join(h.cfg.StateDir, "journal")
-	spec.Dir = h.dir(spec.Tenant, spec.Sandbox)
-	if err := os.MkdirAll(filepath.Dir(spec.Dir), 0o700); err != nil {
-		return nil, sandbox.AsError("start", "", err)
-	}
-	if err := os.Mkdir(spec.Dir, 0o755); err != nil && !errors.Is(err, os.ErrExist) {
-		return nil, sandbox.AsError("start", "", err)
-	}
-	return h.cfg.Driver.Start(ctx, spec)
-}
-
 // Close stops every sandbox and waits. It may be called twice.
 func (h *Host) Close() error {
 	h.mu.Lock()
 	h.closed = true
-	var all []*starting
+	var all []*life
 	for _, t := range h.tenants {
 		for _, s := range t.sandboxes {
 			all = append(all, s)
@@ -288,13 +243,14 @@ func (h *Host) Close() error {
 	h.mu.Unlock()
 	var wg sync.WaitGroup
 	errs := make([]error, len(all))
-	for i, s := range all {
+	for i, l := range all {
 		wg.Go(func() {
-			if <-s.done; s.err == nil {
-				errs[i] = s.instance.Stop()
+			if <-l.begun; l.err == nil {
+				errs[i] = l.instance.Stop()
 			}
 		})
 	}
 	wg.Wait()
+	h.living.Wait()
 	return errors.Join(errs...)
 }

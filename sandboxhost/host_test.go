@@ -47,6 +47,10 @@ func (d *driver) Start(_ context.Context, spec sandboxhost.Spec) (sandboxhost.In
 	return d.last, nil
 }
 
+func (d *driver) Adopt(context.Context, sandboxhost.Spec) (sandboxhost.Instance, error) {
+	return nil, sandboxhost.ErrGone
+}
+
 type instance struct {
 	spec sandboxhost.Spec
 	exec func(ctx context.Context)
@@ -54,9 +58,17 @@ type instance struct {
 	done chan struct{}
 }
 
-func (i *instance) Backend() sandbox.Backend { return backend{spec: i.spec, exec: i.exec} }
+func (i *instance) Link() sandboxhost.Link {
+	return sandboxhost.Link{Backend: backend{spec: i.spec, exec: i.exec}}
+}
 func (i *instance) Done() <-chan struct{}    { return i.done }
+func (i *instance) Death() sandboxhost.Death { return sandboxhost.Death{} }
 func (i *instance) Stop() error              { i.once.Do(func() { close(i.done) }); return nil }
+func (i *instance) Stats(context.Context) (sandboxhost.Stats, error) {
+	return sandboxhost.Stats{}, errors.ErrUnsupported
+}
+func (i *instance) Pause(context.Context) error  { return errors.ErrUnsupported }
+func (i *instance) Resume(context.Context) error { return errors.ErrUnsupported }
 
 // backend knows its name alone.
 type backend struct {

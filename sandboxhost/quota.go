@@ -71,7 +71,7 @@ func (g *gauge) give() {
 // bounded is a backend on which a tenant's calls are counted.
 type bounded struct {
 	sandbox.Backend
-	tenant       string
+	life         *life
 	calls, execs *gauge
 	births       *fair.Gate
 }
@@ -83,7 +83,8 @@ func counted[T any](b *bounded, op string, call func() (T, error)) (T, error) {
 		return zero, err
 	}
 	defer b.calls.give()
-	return call()
+	v, err := call()
+	return v, b.life.explain(err)
 }
 
 // ReadFile implements [sandbox.API].
@@ -140,7 +141,7 @@ func (b *bounded) Exec(ctx context.Context, command string, opts sandbox.ExecOpt
 			return sandbox.ShellResult{}, err
 		}
 		defer b.execs.give()
-		leave, err := b.births.Enter(ctx, b.tenant)
+		leave, err := b.births.Enter(ctx, b.life.spec.Tenant)
 		if err != nil {
 			return sandbox.ShellResult{}, sandbox.Cancelled(ctx, "exec", "")
 		}

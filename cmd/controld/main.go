@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"runtime"
 	"syscall"
 
@@ -32,6 +33,23 @@ const keepWord = "__keep"
 // keeper is the command line for that: this very program, wherever it is by
 // now.
 func keeper() []string { return []string{"/proc/self/exe", os.Args[0], keepWord} }
+
+// agentProgram is the command line of an agent: the program of that name beside
+// this one where there is one, since it is smaller, else this very program.
+func agentProgram() []string {
+	const own = "/proc/self/exe"
+	if self, err := os.Readlink(own); err == nil {
+		if beside := filepath.Join(filepath.Dir(self), "controld-agent"); isProgram(beside) {
+			return []string{beside}
+		}
+	}
+	return []string{own, "agent"}
+}
+
+func isProgram(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0
+}
 
 // app is what every command has at hand.
 type app struct {

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"strings"
 	"sync"
 	"syscall"
 
@@ -57,7 +58,7 @@ func (a *app) serve(cmd *cobra.Command, dev bool, file string) error {
 	}
 	sig := newSignals()
 	defer sig.stop()
-	opts := daemon.Options{Version: version(), Log: a.stderr, Drain: sig.drain, Reload: sig.reload, Load: load, Keeper: keeper()}
+	opts := daemon.Options{Version: version(), Log: a.stderr, Drain: sig.drain, Reload: sig.reload, Load: load, Keeper: keeper(), Agent: agentProgram()}
 	if secret != "" {
 		opts.Ready = func(r daemon.Ready) { a.leaveClient(r, secret) }
 	}
@@ -79,6 +80,12 @@ func (a *app) defaults(cmd *cobra.Command, dev bool) (daemon.Config, string, err
 		return cfg, "", err
 	}
 	cfg.StateDir, cfg.Admin = dir, "tcp://127.0.0.1:7073"
+	if !cmd.Flags().Changed("driver") && os.Getenv(envPrefix+"DRIVER") == "" {
+		var refused error
+		if cfg.Driver, refused = daemon.DevDriver(cmd.Context(), agentProgram()); refused != nil {
+			fmt.Fprintf(a.stderr, "controld: no isolation: %s\n", strings.ReplaceAll(refused.Error(), "\n", "; "))
+		}
+	}
 	if cmd.Flags().Changed("tokens") || os.Getenv(envPrefix+"TOKENS") != "" {
 		return cfg, "", nil
 	}

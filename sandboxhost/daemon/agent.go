@@ -63,7 +63,15 @@ func (a Agent) Run(ctx context.Context) error {
 		return err
 	}
 	defer keys.Close()
-	ln, at, err := listenOn(a.Listen, dataport.ListenOptions{})
+	var ln net.Listener
+	var at dataport.Endpoint
+	if os.Getenv("LISTEN_FDS") != "1" {
+		ln, at, err = listenOn(a.Listen, dataport.ListenOptions{})
+	}
+	if os.Getenv("LISTEN_FDS") == "1" {
+		ln, err = net.FileListener(os.NewFile(3, "l"))
+		at = e
+	}
 	if err != nil {
 		return err
 	}

@@ -3,10 +3,12 @@ package daemon
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/controld/controld/dataport"
 	"github.com/controld/controld/sandbox/local"
+	"github.com/controld/controld/sandboxhost"
 	"github.com/controld/controld/sandboxhost/driver/host"
 )
 
@@ -15,8 +17,8 @@ func (c Config) Check() error {
 	if c.Tokens == "" {
 		return fmt.Errorf("tokens: no token file; say --tokens FILE (controld token new makes one) or --dev")
 	}
-	if c.Driver != host.Name {
-		return fmt.Errorf("driver: %q is unknown; there is %s", c.Driver, host.Name)
+	if err := c.checkDriver(); err != nil {
+		return err
 	}
 	if c.Cgroups != string(local.CgroupsAuto) && c.Cgroups != string(local.CgroupsOff) {
 		return fmt.Errorf("cgroups: %q is neither auto nor off", c.Cgroups)
@@ -39,6 +41,21 @@ func (c Config) Check() error {
 	case "auto", "console", "json":
 	default:
 		return fmt.Errorf("log-format: %q is none of auto, console, json", c.LogFormat)
+	}
+	return nil
+}
+
+func (c Config) checkDriver() error {
+	if !slices.Contains(driverNames, c.Driver) {
+		return fmt.Errorf("driver: %q is unknown; there is %s", c.Driver, strings.Join(driverNames, ", "))
+	}
+	switch network := sandboxhost.Network(c.Network); {
+	case c.Driver == host.Name && network != "":
+		return fmt.Errorf("network: the driver %s has none but the machine's", host.Name)
+	case network != "" && network != sandboxhost.NetworkNone && network != sandboxhost.NetworkHost:
+		return fmt.Errorf("network: %q is neither none nor host", network)
+	case c.Driver != host.Name && (c.ExecMemory > 0 || c.ExecProcesses > 0):
+		return fmt.Errorf("exec-memory, exec-processes: the driver %s bounds no single command", c.Driver)
 	}
 	return nil
 }

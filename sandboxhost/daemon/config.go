@@ -29,6 +29,11 @@ type Config struct {
 	Tokens string `koanf:"tokens"`
 	// Driver is the kind of isolation.
 	Driver string `koanf:"driver"`
+	// Network is what sandboxes reach: none or host; the driver's own choice
+	// where empty.
+	Network string `koanf:"network"`
+	// Agent is the program that runs inside sandboxes; this one where empty.
+	Agent string `koanf:"agent"`
 	// Cgroups tells the host driver how to hold process trees: auto or off.
 	Cgroups string `koanf:"cgroups"`
 	// ExecMemory and ExecProcesses bound each command; 0 is no bound. The
@@ -185,11 +190,6 @@ func (c Config) Limits() sandbox.Limits {
 
 func (c Config) quotas() sandboxhost.Quotas {
 	return sandboxhost.Quotas{Connections: c.MaxConnections, Calls: c.MaxCalls, Execs: c.MaxExecs, BytesPerSecond: c.MaxBytesPerSecond}
-}
-
-// driver returns the one that the configuration names.
-func (c Config) driver() host.Driver {
-	return host.Driver{Cgroups: local.Cgroups(c.Cgroups), Each: local.Each{Memory: c.ExecMemory, Processes: c.ExecProcesses}}
 }
 
 // plainDataFrom are the networks of InsecureDataFrom.

@@ -25,6 +25,7 @@ import (
 	"github.com/controld/controld/sandbox"
 	"github.com/controld/controld/sandbox/local"
 	"github.com/controld/controld/sandboxhost"
+	"github.com/controld/controld/sandboxhost/driver/host"
 	"github.com/controld/controld/transfer"
 	"github.com/controld/controld/work"
 )
@@ -47,6 +48,9 @@ type Options struct {
 	// which it does nothing but call [local.Keep]. That process ends all
 	// commands when this one is killed; without one the next start does.
 	Keeper []string
+	// Agent is a program's path and the arguments with which it is the agent
+	// of a sandbox, but for what an instance gives it.
+	Agent []string
 }
 
 // Ready is what the ready file says.
@@ -147,15 +151,15 @@ func (d *Daemon) open() error {
 	if err := local.Sweep(filepath.Join(d.cfg.StateDir, "journal")); err != nil {
 		d.log.Warn().Err(err).Msg("sweeping what an earlier daemon left")
 	}
-	if err := d.checkDriver(); err != nil {
+	d.keeper = newKeeper(d.opts.Keeper)
+	driver, others, err := d.drivers()
+	if err != nil {
 		d.lock.Close()
 		return err
 	}
-	d.keeper = newKeeper(d.opts.Keeper)
-	driver := d.cfg.driver()
-	driver.Keeper = d.keeper
 	d.host, err = sandboxhost.New(sandboxhost.Config{
-		StateDir: d.cfg.StateDir, Driver: driver, Tokens: tokens,
+		StateDir: d.cfg.StateDir, Driver: driver, Others: others, Tokens: tokens,
+		Box: sandboxhost.Box{Network: sandboxhost.Network(d.cfg.Network)}, Ended: d.sandboxEnded,
 		CertificateLogin: d.cfg.TLSClientLogin,
 		Limits:           d.cfg.Limits(), Quotas: d.cfg.quotas(), Epoch: uuid.NewString(),
 	})
@@ -177,7 +181,12 @@ func (d *Daemon) open() error {
 		d.lock.Close()
 		return fmt.Errorf("state-dir: %w", err)
 	}
-	d.log.Warn().Str("driver", d.cfg.Driver).Msg("this driver is no isolation: commands run as this user on this machine")
+	if d.cfg.Driver == host.Name {
+		d.log.Warn().Str("driver", d.cfg.Driver).Msg("this driver is no isolation: commands run as this user on this machine")
+	}
+	if err := d.host.Adopt(context.Background()); err != nil {
+		d.log.Error().Err(err).Msg("sandboxes of an earlier daemon")
+	}
 	d.serveBy()
 	return nil
 }
@@ -213,20 +222,6 @@ func (d *Daemon) capabilities() []string {
 		return nil
 	}
 	return []string{sandbox.CapPlainData}
-}
-
-// checkDriver proves that the limits of commands hold, where there are any.
-func (d *Daemon) checkDriver() error {
-	driver := d.cfg.driver()
-	if driver.Each == (local.Each{}) {
-		return nil
-	}
-	dir := filepath.Join(d.cfg.StateDir, "check")
-	defer os.RemoveAll(dir)
-	if err := driver.Check(dir); err != nil {
-		return fmt.Errorf("exec-memory, exec-processes: %w", err)
-	}
-	return nil
 }
 
 // newKeeper returns the keeper of a command line, nil where there is none.

@@ -42,6 +42,9 @@ func (d Driver) Check(dir string) error {
 
 // Start implements [sandboxhost.Driver].
 func (d Driver) Start(_ context.Context, spec sandboxhost.Spec) (sandboxhost.Instance, error) {
+	if spec.Box != (sandboxhost.Box{}) {
+		return nil, unsupported("start")
+	}
 	sb, err := local.New(local.Options{
 		DefaultCwd: spec.Dir,
 		StateDir:   spec.Journal,
@@ -66,8 +69,32 @@ type instance struct {
 	err     error
 }
 
-// Backend implements [sandboxhost.Instance].
-func (i *instance) Backend() sandbox.Backend { return i.sandbox }
+// Adopt implements [sandboxhost.Driver]: a sandbox ends with its daemon. What
+// it left is swept by its journal, see [local.Sweep].
+func (Driver) Adopt(context.Context, sandboxhost.Spec) (sandboxhost.Instance, error) {
+	return nil, sandboxhost.ErrGone
+}
+
+// Link implements [sandboxhost.Instance].
+func (i *instance) Link() sandboxhost.Link { return sandboxhost.Link{Backend: i.sandbox} }
+
+// Death implements [sandboxhost.Instance]: it ends by Stop alone.
+func (i *instance) Death() sandboxhost.Death { return sandboxhost.Death{} }
+
+// Stats implements [sandboxhost.Instance].
+func (i *instance) Stats(context.Context) (sandboxhost.Stats, error) {
+	return sandboxhost.Stats{}, unsupported("stats")
+}
+
+// Pause implements [sandboxhost.Instance].
+func (i *instance) Pause(context.Context) error { return unsupported("pause") }
+
+// Resume implements [sandboxhost.Instance].
+func (i *instance) Resume(context.Context) error { return unsupported("resume") }
+
+func unsupported(op string) error {
+	return &sandbox.Error{Kind: sandbox.KindUnsupported, Op: op, Message: "the host driver knows no bounds around a sandbox"}
+}
 
 // Done implements [sandboxhost.Instance].
 func (i *instance) Done() <-chan struct{} { return i.done }

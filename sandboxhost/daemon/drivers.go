@@ -1,0 +1,61 @@
+package daemon
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/controld/controld/sandbox/local"
+	"github.com/controld/controld/sandboxhost"
+	"github.com/controld/controld/sandboxhost/driver/host"
+)
+
+// drivers returns the driver that starts sandboxes, and the others, whose
+// sandboxes an earlier daemon may have left running.
+func (d *Daemon) drivers() (chosen sandboxhost.Driver, others []sandboxhost.Driver, err error) {
+	isolating, err := d.isolating()
+	if err != nil {
+		return nil, nil, err
+	}
+	own := host.Driver{
+		Cgroups: local.Cgroups(d.cfg.Cgroups), Keeper: d.keeper,
+		Each: local.Each{Memory: d.cfg.ExecMemory, Processes: d.cfg.ExecProcesses},
+	}
+	if err := d.checkEach(own); err != nil {
+		return nil, nil, err
+	}
+	for _, driver := range append(isolating, own) {
+		if driver.Name() == d.cfg.Driver {
+			chosen = driver
+		} else {
+			others = append(others, driver)
+		}
+	}
+	return chosen, others, nil
+}
+
+// checkEach proves that the limits of commands hold, where there are any.
+func (d *Daemon) checkEach(driver host.Driver) error {
+	if driver.Each == (local.Each{}) {
+		return nil
+	}
+	dir := filepath.Join(d.cfg.StateDir, "check")
+	defer os.RemoveAll(dir)
+	if err := driver.Check(dir); err != nil {
+		return fmt.Errorf("exec-memory, exec-processes: %w", err)
+	}
+	return nil
+}
+
+// sandboxEnded tells of a sandbox that has ended.
+func (d *Daemon) sandboxEnded(spec sandboxhost.Spec, death sandboxhost.Death, left error) {
+	e := d.log.Info()
+	switch {
+	case left != nil:
+		e = d.log.Error().Err(left)
+	case death.Reason != "":
+		e = d.log.Warn()
+	}
+	e.Str("tenant", spec.Tenant).Str("sandbox", spec.Sandbox).Str("instance", spec.ID).
+		Str("reason", death.Reason).Str("detail", death.Detail).Msg("a sandbox has ended")
+}

@@ -1,0 +1,38 @@
+package daemon
+
+import (
+	"fmt"
+	"path/filepath"
+
+	"github.com/controld/controld/sandboxhost"
+	"github.com/controld/controld/sandboxhost/driver/bwrap"
+	"github.com/controld/controld/sandboxhost/driver/host"
+	"github.com/controld/controld/sandboxhost/driver/launch"
+)
+
+// driverNames are the kinds of isolation there are.
+var driverNames = []string{bwrap.Name, host.Name}
+
+// isolating returns the drivers that start an agent elsewhere.
+func (d *Daemon) isolating() ([]sandboxhost.Driver, error) {
+	var agent launch.Agent
+	if d.cfg.Driver != host.Name {
+		var err error
+		if agent, err = d.sealAgent(); err != nil {
+			return nil, err
+		}
+	}
+	return []sandboxhost.Driver{bwrap.Driver{Agent: agent}}, nil
+}
+
+// sealAgent keeps a copy of the agent's program for the sandboxes.
+func (d *Daemon) sealAgent() (launch.Agent, error) {
+	program, args := d.cfg.Agent, []string(nil)
+	if program == "" && len(d.opts.Agent) > 0 {
+		program, args = d.opts.Agent[0], d.opts.Agent[1:]
+	}
+	if program == "" {
+		return launch.Agent{}, fmt.Errorf("agent: no program; say --agent FILE")
+	}
+	return launch.Seal(filepath.Join(d.cfg.StateDir, "agent"), program, args...)
+}

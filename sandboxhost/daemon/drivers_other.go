@@ -1,0 +1,14 @@
+//go:build !linux
+
+package daemon
+
+import (
+	"github.com/controld/controld/sandboxhost"
+	"github.com/controld/controld/sandboxhost/driver/host"
+)
+
+// driverNames are the kinds of isolation there are.
+var driverNames = []string{host.Name}
+
+// isolating returns the drivers that start an agent elsewhere.
+func (d *Daemon) isolating() ([]sandboxhost.Driver, error) { return nil, nil }

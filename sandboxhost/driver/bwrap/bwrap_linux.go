@@ -1,0 +1,138 @@
+package bwrap
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os/exec"
+	"strings"
+	"syscall"
+
+	"github.com/controld/controld/sandbox"
+	"github.com/controld/controld/sandboxhost"
+	"github.com/controld/controld/sandboxhost/driver/launch"
+)
+
+// Name is the driver's name.
+const Name = "bwrap"
+
+// Driver starts sandboxes by bubblewrap.
+type Driver struct {
+	// Program is bubblewrap's; "bwrap" where empty.
+	Program string
+	Agent   launch.Agent
+}
+
+var _ sandboxhost.Driver = Driver{}
+
+// Name implements [sandboxhost.Driver].
+func (Driver) Name() string { return Name }
+
+// Start implements [sandboxhost.Driver].
+func (d Driver) Start(ctx context.Context, spec sandboxhost.Spec) (sandboxhost.Instance, error) {
+	if err := supports(spec.Box); err != nil {
+		return nil, err
+	}
+	if err := writeEtc(spec.Run); err != nil {
+		return nil, sandbox.AsError("start", "", err)
+	}
+	files, err := openFiles(spec, arguments(d.Agent.Path, spec))
+	if err != nil {
+		return nil, sandbox.AsError("start", "", err)
+	}
+	defer files.close()
+	cmd := d.command(spec, files)
+	if err := cmd.Start(); err != nil {
+		return nil, &sandbox.Error{Kind: sandbox.KindStartFailed, Op: "start", Message: "bubblewrap: " + err.Error(), Err: err}
+	}
+	files.status.Close() // or its end would not be seen
+	first, err := files.first(ctx)
+	if err == nil {
+		err = first.Record(spec.Run)
+	}
+	if err != nil {
+		return nil, giveUp(spec, cmd, first, err)
+	}
+	return newInstance(spec, first, cmd), nil
+}
+
+func (d Driver) command(spec sandboxhost.Spec, f *files) *exec.Cmd {
+	program := d.Program
+	if program == "" {
+		program = "bwrap"
+	}
+	cmd := exec.Command(program, "--args", fmt.Sprint(fdArgs), "--")
+	cmd.Args = append(cmd.Args, d.Agent.Inside(agentPath, workspace, spec.Secret)...)
+	cmd.Env, cmd.Dir = []string{}, "/"
+	cmd.Stdout, cmd.Stderr = f.log, f.log
+	cmd.ExtraFiles = f.handed()
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // a terminal's ^C is not for it
+	return cmd
+}
+
+// giveUp ends what a start that failed has begun and says why it failed.
+func giveUp(spec sandboxhost.Spec, cmd *exec.Cmd, first *launch.Process, err error) error {
+	if first != nil {
+		first.Kill()
+		first.Close()
+	}
+	cmd.Process.Kill()
+	cmd.Wait()
+	return startFailed(spec.Run, err)
+}
+
+func startFailed(run string, err error) error {
+	words := strings.TrimSpace(launch.LastWords(run))
+	if words == "" {
+		words = err.Error()
+	}
+	return &sandbox.Error{Kind: sandbox.KindStartFailed, Op: "start", Message: "bubblewrap: " + words, Err: err}
+}
+
+// Adopt implements [sandboxhost.Driver].
+func (d Driver) Adopt(_ context.Context, spec sandboxhost.Spec) (sandboxhost.Instance, error) {
+	first, err := launch.Recorded(spec.Run)
+	switch {
+	case err == nil:
+		return newInstance(spec, first, nil), nil
+	case errors.Is(err, launch.ErrEnded):
+		return nil, sandboxhost.ErrGone
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, killUnrecorded(spec)
+	}
+	return nil, err
+}
+
+// killUnrecorded ends an instance whose host died before it was written down.
+func killUnrecorded(spec sandboxhost.Spec) error {
+	all, err := launch.Named(launch.Mark(spec.Secret))
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, p := range all {
+		if err := p.Kill(); err != nil {
+			errs = append(errs, err)
+		} else {
+			p.Wait()
+		}
+		p.Close()
+	}
+	if len(errs) > 0 {
+		return errors.Join(errs...)
+	}
+	return sandboxhost.ErrGone
+}
+
+// supports refuses what bubblewrap cannot hold.
+func supports(box sandboxhost.Box) error {
+	if box.Memory != 0 || box.Processes != 0 || box.CPUs != 0 {
+		return &sandbox.Error{Kind: sandbox.KindUnsupported, Op: "start", Message: "the bwrap driver bounds no memory, processes or processors"}
+	}
+	switch box.Network {
+	case "", sandboxhost.NetworkNone, sandboxhost.NetworkHost:
+		return nil
+	}
+	return &sandbox.Error{Kind: sandbox.KindUnsupported, Op: "start", Message: fmt.Sprintf("the bwrap driver has no network %q", box.Network)}
+}

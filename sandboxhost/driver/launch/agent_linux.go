@@ -1,0 +1,98 @@
+package launch
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+)
+
+// Agent is the program that runs inside sandboxes.
+type Agent struct {
+	// Path is the program's on this host; nothing changes it.
+	Path string
+	// Args come before those that an instance gives it.
+	Args []string
+}
+
+// Seal copies a program into a directory, named by its SHA-256 and read-only,
+// so that an upgrade of the host does not change what sandboxes run, nor a
+// removal break their start. args come before those that an instance gives it.
+func Seal(dir, program string, args ...string) (Agent, error) {
+	fail := func(err error) (Agent, error) { return Agent{}, fmt.Errorf("agent: %w", err) }
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return fail(err)
+	}
+	from, err := os.Open(program)
+	if err != nil {
+		return fail(err)
+	}
+	defer from.Close()
+	temp, err := os.CreateTemp(dir, ".new-*")
+	if err != nil {
+		return fail(err)
+	}
+	defer os.Remove(temp.Name())
+	sum := sha256.New()
+	_, err = io.Copy(io.MultiWriter(temp, sum), from)
+	if err := errors.Join(err, temp.Chmod(0o555), temp.Close()); err != nil {
+		return fail(err)
+	}
+	path := filepath.Join(dir, hex.EncodeToString(sum.Sum(nil)))
+	if err := os.Rename(temp.Name(), path); err != nil {
+		return fail(err)
+	}
+	return Agent{Path: path, Args: args}, nil
+}
+
+// Inside are the arguments of the agent of one instance: it is handed a
+// listening socket as its first descriptor behind the standard ones, and told
+// the SHA-256 of its secret alone.
+func (a Agent) Inside(program, cwd, secret string) []string {
+	sum := sha256.Sum256([]byte(secret))
+	line := append([]string{program}, a.Args...)
+	return append(line, "--listen", InsideURL, "--secret-sha256", hex.EncodeToString(sum[:]), "--cwd", cwd)
+}
+
+// Mark is the argument of an agent that no other instance's has.
+func Mark(secret string) string {
+	sum := sha256.Sum256([]byte(secret))
+	return hex.EncodeToString(sum[:])
+}
+
+// InsideURL is what the handed socket is called inside. Nothing is there.
+const InsideURL = "unix:///run/controld/agent.sock"
+
+// Handed are the variables by which a process that will have the number pid is
+// told of the sockets from descriptor 3 on, see sd_listen_fds(3).
+func Handed(pid, sockets int) map[string]string {
+	return map[string]string{"LISTEN_PID": fmt.Sprint(pid), "LISTEN_FDS": fmt.Sprint(sockets)}
+}
+
+// LastWords returns the end of what an instance logged.
+func LastWords(dir string) string {
+	f, err := os.Open(filepath.Join(dir, logName))
+	if err != nil {
+		return ""
+	}
+	defer f.Close()
+	if info, err := f.Stat(); err == nil && info.Size() > lastWords {
+		f.Seek(-lastWords, io.SeekEnd)
+	}
+	text, _ := io.ReadAll(io.LimitReader(f, lastWords))
+	return string(text)
+}
+
+// lastWords is how many bytes of a log are told.
+const lastWords = 1024
+
+// Log opens the file that takes what an agent and those who start it say. It is
+// a file, not a pipe, since they may outlive this process.
+func Log(dir string) (*os.File, error) {
+	return os.OpenFile(filepath.Join(dir, logName), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
+}
+
+const logName = "log"

@@ -1,0 +1,86 @@
+package sandboxhost
+
+import (
+	"context"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/controld/controld/adapter"
+	"github.com/controld/controld/dataport"
+	"github.com/controld/controld/sandbox"
+)
+
+// stuckAfter is how much later than its timeout a command has answered, or its
+// sandbox is stuck.
+const stuckAfter = 2 * time.Second
+
+// linked is a sandbox behind its agent. What the agent says is believed of
+// nothing but its own sandbox: package rpc checks names, this one times.
+type linked struct {
+	*adapter.Sandbox
+	spec  Spec
+	calls sync.WaitGroup // that nobody waits for any more
+}
+
+// openLink returns the backend of an instance and how to end it, which does not
+// end the sandbox.
+func openLink(spec Spec, i Instance) (sandbox.Backend, func() error, error) {
+	way := i.Link()
+	if way.Backend != nil {
+		return way.Backend, func() error { return nil }, nil
+	}
+	a, err := adapter.New(adapter.Options{
+		// Names only: whatever address an agent tells, Dial is the way to it.
+		Control: "unix:///agent", Data: []string{"unix:///agent"},
+		Token: spec.Secret, Client: "controld-host/1", Mux: way.MaxConns == 1,
+		Dial: func(ctx context.Context, _ dataport.Endpoint) (net.Conn, error) { return way.Dial(ctx) },
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	l := &linked{Sandbox: a, spec: spec}
+	return l, l.Close, nil
+}
+
+// Close ends the link and waits for what is left on it.
+func (l *linked) Close() error {
+	err := l.Sandbox.Close()
+	l.calls.Wait()
+	return err
+}
+
+// Info implements [sandbox.Backend]. An agent does not know whose it is.
+func (l *linked) Info(ctx context.Context) (sandbox.Info, error) {
+	info, err := l.Sandbox.Info(ctx)
+	info.Tenant, info.Sandbox, info.Epoch = l.spec.Tenant, l.spec.Sandbox, l.spec.Epoch
+	return info, err
+}
+
+// Exec implements [sandbox.API]. An agent that does not answer in time holds
+// nobody up, not even for the time that a cancel is given.
+func (l *linked) Exec(ctx context.Context, command string, opts sandbox.ExecOptions) (sandbox.ShellResult, error) {
+	if opts.Timeout <= 0 {
+		return l.Sandbox.Exec(ctx, command, opts)
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	type answer struct {
+		result sandbox.ShellResult
+		err    error
+	}
+	answered := make(chan answer, 1)
+	l.calls.Go(func() {
+		r, err := l.Sandbox.Exec(ctx, command, opts)
+		answered <- answer{r, err}
+	})
+	timer := time.NewTimer(opts.Timeout + opts.KillGrace.Value + stuckAfter)
+	defer timer.Stop()
+	defer cancel()
+	select {
+	case a := <-answered:
+		return a.result, a.err
+	case <-timer.C:
+		return sandbox.ShellResult{}, &sandbox.Error{Kind: sandbox.KindUnavailable, Op: "exec", Reason: sandbox.ReasonSandboxStuck,
+			Outcome: sandbox.OutcomeUnknown, Message: "the sandbox did not answer in time"}
+	}
+}
