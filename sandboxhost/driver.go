@@ -40,6 +40,8 @@ type Spec struct {
 	// Secret opens the agent: hello must show it. The agent is told its
 	// SHA-256 alone.
 	Secret string `json:"secret"`
+	// IDs are the users and groups of the host that are this sandbox's alone.
+	IDs IDs `json:"ids"`
 	// Box is what the sandbox is made of.
 	Box Box `json:"box"`
 
@@ -56,9 +58,19 @@ type Spec struct {
 	Limits sandbox.Limits `json:"-"`
 }
 
+// IDs are users and groups of the host, Count from Base on. Zero says that the
+// host can give none away: it is no root.
+type IDs struct {
+	Base  int `json:"base"`
+	Count int `json:"count"`
+}
+
 // Box says what sandboxes are made of. Zero means: no bound, the driver's own
 // choice. A driver refuses what it cannot hold; it never ignores it.
 type Box struct {
+	// Image names what the root is made from, as the driver's engine does; the
+	// host's own programs where empty.
+	Image string `json:"image,omitempty"`
 	// Memory is the most that all processes have at once, in bytes, swap
 	// included.
 	Memory int64 `json:"memory,omitempty"`
@@ -99,6 +111,12 @@ type Instance interface {
 	// the driver cannot.
 	Pause(ctx context.Context) error
 	Resume(ctx context.Context) error
+}
+
+// OOMCounter is an [Instance] that knows how many of its processes were killed
+// since it had no more memory.
+type OOMCounter interface {
+	OOMKills() int64
 }
 
 // Link is the way into a sandbox, and what can be done over it, as data.

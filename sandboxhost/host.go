@@ -47,6 +47,7 @@ type Config struct {
 // Host keeps sandboxes. It implements server.Host. The caller closes it.
 type Host struct {
 	cfg    Config
+	ids    *ids
 	births *fair.Gate // of commands
 
 	mu      sync.Mutex
@@ -82,7 +83,11 @@ func New(cfg Config) (*Host, error) {
 			return nil, err
 		}
 	}
-	return &Host{cfg: cfg, births: newBirths(), tokens: cfg.Tokens, tenants: make(map[string]*tenant)}, nil
+	ids, err := openIDs(cfg.StateDir)
+	if err != nil {
+		return nil, err
+	}
+	return &Host{cfg: cfg, ids: ids, births: newBirths(), tokens: cfg.Tokens, tenants: make(map[string]*tenant)}, nil
 }
 
 // newBirths returns the gate of commands: so many as keep all processors busy

@@ -77,6 +77,9 @@ func (h *Host) prepare(spec *Spec) error {
 	if spec.Secret, _, err = NewSecret(Grant{Tenant: spec.Tenant, Sandbox: spec.Sandbox}); err != nil {
 		return sandbox.AsError("start", "", err)
 	}
+	if spec.IDs, err = h.ids.get(spec.Tenant, spec.Sandbox); err != nil {
+		return err
+	}
 	h.place(spec)
 	if err := os.MkdirAll(filepath.Dir(spec.Dir), 0o700); err != nil {
 		return sandbox.AsError("start", "", err)
@@ -147,8 +150,8 @@ func (l *life) hello(ctx context.Context) (sandbox.Info, error) {
 	}()
 	for {
 		info, err := l.backend.Info(ctx)
-		var e *sandbox.Error
-		if err == nil || ctx.Err() != nil || !errors.As(err, &e) || e.Kind != sandbox.KindUnavailable {
+		kind := sandbox.KindOf(err)
+		if ctx.Err() != nil || kind != sandbox.KindUnavailable && kind != sandbox.KindConnectionLost {
 			return info, err
 		}
 	}

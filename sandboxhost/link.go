@@ -19,8 +19,9 @@ const stuckAfter = 2 * time.Second
 // nothing but its own sandbox: package rpc checks names, this one times.
 type linked struct {
 	*adapter.Sandbox
-	spec  Spec
-	calls sync.WaitGroup // that nobody waits for any more
+	spec     Spec
+	instance Instance
+	calls    sync.WaitGroup // that nobody waits for any more
 }
 
 // openLink returns the backend of an instance and how to end it, which does not
@@ -39,7 +40,7 @@ func openLink(spec Spec, i Instance) (sandbox.Backend, func() error, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	l := &linked{Sandbox: a, spec: spec}
+	l := &linked{Sandbox: a, spec: spec, instance: i}
 	return l, l.Close, nil
 }
 
@@ -57,9 +58,27 @@ func (l *linked) Info(ctx context.Context) (sandbox.Info, error) {
 	return info, err
 }
 
-// Exec implements [sandbox.API]. An agent that does not answer in time holds
-// nobody up, not even for the time that a cancel is given.
+// Exec implements [sandbox.API]. That a command was killed since the sandbox had
+// no more memory only the host can see.
 func (l *linked) Exec(ctx context.Context, command string, opts sandbox.ExecOptions) (sandbox.ShellResult, error) {
+	before := l.oomKills()
+	r, err := l.timed(ctx, command, opts)
+	if err == nil && r.Reason == sandbox.ReasonSignaled && r.Signal == "KILL" && l.oomKills() > before {
+		r.Reason = sandbox.ReasonOOMKilled
+	}
+	return r, err
+}
+
+func (l *linked) oomKills() int64 {
+	if c, ok := l.instance.(OOMCounter); ok {
+		return c.OOMKills()
+	}
+	return 0
+}
+
+// timed runs a command. An agent that does not answer in time holds nobody up,
+// not even for the time that a cancel is given.
+func (l *linked) timed(ctx context.Context, command string, opts sandbox.ExecOptions) (sandbox.ShellResult, error) {
 	if opts.Timeout <= 0 {
 		return l.Sandbox.Exec(ctx, command, opts)
 	}

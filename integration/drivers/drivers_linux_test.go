@@ -13,6 +13,7 @@ import (
 	"github.com/controld/controld/sandboxhost"
 	"github.com/controld/controld/sandboxhost/driver/bwrap"
 	"github.com/controld/controld/sandboxhost/driver/launch"
+	"github.com/controld/controld/sandboxhost/driver/oci"
 )
 
 // agent is the real program, built once.
@@ -51,11 +52,24 @@ func newHost(t *testing.T, d sandboxhost.Driver) *sandboxhost.Host {
 	return h
 }
 
-func TestConformance(t *testing.T) {
-	h := newHost(t, bwrap.Driver{Agent: agent})
-	b, err := h.Backend(t.Context(), "acme", "default")
-	if err != nil {
-		t.Fatal(err)
+// kinds are the drivers to test, by the name of the program behind each.
+func kinds() map[string]sandboxhost.Driver {
+	return map[string]sandboxhost.Driver{
+		"bwrap": bwrap.Driver{Agent: agent},
+		"runc":  oci.Driver{Runtime: "runc", Agent: agent},
+		"crun":  oci.Driver{Runtime: "crun", Agent: agent},
 	}
-	sandboxtest.Run(t, b)
+}
+
+func TestConformance(t *testing.T) {
+	for name, driver := range kinds() {
+		t.Run(name, func(t *testing.T) {
+			h := newHost(t, driver)
+			b, err := h.Backend(t.Context(), "acme", "default")
+			if err != nil {
+				t.Fatal(err)
+			}
+			sandboxtest.Run(t, b)
+		})
+	}
 }

@@ -6,11 +6,13 @@ import (
 	"fmt"
 	"io/fs"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"syscall"
 
 	"github.com/controld/controld/sandbox"
 	"github.com/controld/controld/sandboxhost"
+	"github.com/controld/controld/sandboxhost/driver/hostroot"
 	"github.com/controld/controld/sandboxhost/driver/launch"
 )
 
@@ -34,10 +36,38 @@ func (d Driver) Start(ctx context.Context, spec sandboxhost.Spec) (sandboxhost.I
 	if err := supports(spec.Box); err != nil {
 		return nil, err
 	}
-	if err := writeEtc(spec.Run); err != nil {
+	at := place{workspace: spec.Dir, agent: d.Agent.Path, etc: filepath.Join(spec.Run, "etc")}
+	if err := writeEtc(at.etc); err != nil {
 		return nil, sandbox.AsError("start", "", err)
 	}
-	files, err := openFiles(spec, arguments(d.Agent.Path, spec))
+	if spec.IDs.Base == 0 {
+		return d.start(ctx, spec, at)
+	}
+	// Bubblewrap runs as the sandbox's own user, who may not go through the
+	// host's directories.
+	var i sandboxhost.Instance
+	err := launch.Private(func() error {
+		err := launch.Own(at.workspace, spec.IDs.Base+hostroot.UID, spec.IDs.Base+hostroot.GID)
+		if err == nil {
+			at, err = staged(at)
+		}
+		if err != nil {
+			return sandbox.AsError("start", "", err)
+		}
+		i, err = d.start(ctx, spec, at)
+		return err
+	})
+	return i, err
+}
+
+// staged returns where a place is seen by everybody.
+func staged(at place) (place, error) {
+	dir, err := launch.Stage(map[string]string{"workspace": at.workspace, "agent": at.agent, "etc": at.etc})
+	return place{workspace: filepath.Join(dir, "workspace"), agent: filepath.Join(dir, "agent"), etc: filepath.Join(dir, "etc")}, err
+}
+
+func (d Driver) start(ctx context.Context, spec sandboxhost.Spec, at place) (sandboxhost.Instance, error) {
+	files, err := openFiles(spec, arguments(spec, at))
 	if err != nil {
 		return nil, sandbox.AsError("start", "", err)
 	}
@@ -63,11 +93,14 @@ func (d Driver) command(spec sandboxhost.Spec, f *files) *exec.Cmd {
 		program = "bwrap"
 	}
 	cmd := exec.Command(program, "--args", fmt.Sprint(fdArgs), "--")
-	cmd.Args = append(cmd.Args, d.Agent.Inside(agentPath, workspace, spec.Secret)...)
+	cmd.Args = append(cmd.Args, d.Agent.Inside(hostroot.Agent, hostroot.Workspace, spec.Secret)...)
 	cmd.Env, cmd.Dir = []string{}, "/"
 	cmd.Stdout, cmd.Stderr = f.log, f.log
 	cmd.ExtraFiles = f.handed()
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // a terminal's ^C is not for it
+	if base := spec.IDs.Base; base != 0 {
+		cmd.SysProcAttr.Credential = &syscall.Credential{Uid: uint32(base + hostroot.UID), Gid: uint32(base + hostroot.GID)}
+	}
 	return cmd
 }
 
@@ -96,37 +129,20 @@ func (d Driver) Adopt(_ context.Context, spec sandboxhost.Spec) (sandboxhost.Ins
 	switch {
 	case err == nil:
 		return newInstance(spec, first, nil), nil
-	case errors.Is(err, launch.ErrEnded):
+	case errors.Is(err, launch.ErrEnded), errors.Is(err, fs.ErrNotExist):
+		if err := launch.End(launch.Mark(spec.Secret)); err != nil {
+			return nil, err
+		}
 		return nil, sandboxhost.ErrGone
-	case errors.Is(err, fs.ErrNotExist):
-		return nil, killUnrecorded(spec)
 	}
 	return nil, err
 }
 
-// killUnrecorded ends an instance whose host died before it was written down.
-func killUnrecorded(spec sandboxhost.Spec) error {
-	all, err := launch.Named(launch.Mark(spec.Secret))
-	if err != nil {
-		return err
-	}
-	var errs []error
-	for _, p := range all {
-		if err := p.Kill(); err != nil {
-			errs = append(errs, err)
-		} else {
-			p.Wait()
-		}
-		p.Close()
-	}
-	if len(errs) > 0 {
-		return errors.Join(errs...)
-	}
-	return sandboxhost.ErrGone
-}
-
 // supports refuses what bubblewrap cannot hold.
 func supports(box sandboxhost.Box) error {
+	if box.Image != "" {
+		return &sandbox.Error{Kind: sandbox.KindUnsupported, Op: "start", Message: "the bwrap driver has no images"}
+	}
 	if box.Memory != 0 || box.Processes != 0 || box.CPUs != 0 {
 		return &sandbox.Error{Kind: sandbox.KindUnsupported, Op: "start", Message: "the bwrap driver bounds no memory, processes or processors"}
 	}

@@ -133,32 +133,41 @@ func bornAt(pid int) (uint64, error) {
 	return strconv.ParseUint(fields[19], 10, 64)
 }
 
-// Named returns the processes with that word among their arguments. A word
-// that nobody else knows finds those of an instance that was not yet written
-// down when its host died.
-func Named(word string) ([]*Process, error) {
+// End kills the processes with that word among their arguments and waits for
+// their end. A word that nobody else knows finds those of an instance that was
+// not yet written down when its host died.
+func End(word string) error {
 	dirs, err := filepath.Glob("/proc/[0-9]*")
 	if err != nil {
-		return nil, err
+		return err
 	}
-	var found []*Process
+	var errs []error
 	for _, dir := range dirs {
 		pid, _ := strconv.Atoi(filepath.Base(dir))
-		if !hasArgument(pid, word) {
-			continue
+		if hasArgument(pid, word) {
+			errs = append(errs, endNamed(pid, word))
 		}
-		// Its number may be another's by now: look again at what is held.
-		p, err := Hold(pid)
-		if err != nil {
-			continue
-		}
-		if !hasArgument(pid, word) {
-			p.Close()
-			continue
-		}
-		found = append(found, p)
 	}
-	return found, nil
+	return errors.Join(errs...)
+}
+
+// endNamed ends one of them, unless its number is another's by now.
+func endNamed(pid int, word string) error {
+	p, err := Hold(pid)
+	if errors.Is(err, ErrEnded) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer p.Close()
+	if !hasArgument(pid, word) {
+		return nil
+	}
+	if err := p.Kill(); err != nil {
+		return err
+	}
+	return p.Wait()
 }
 
 func hasArgument(pid int, word string) bool {

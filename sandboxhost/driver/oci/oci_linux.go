@@ -1,0 +1,210 @@
+package oci
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	runc "github.com/containerd/go-runc"
+	"golang.org/x/sys/unix"
+
+	"github.com/controld/controld/sandbox"
+	"github.com/controld/controld/sandboxhost"
+	"github.com/controld/controld/sandboxhost/driver/hostroot"
+	"github.com/controld/controld/sandboxhost/driver/launch"
+)
+
+// Name is the driver's name.
+const Name = "oci"
+
+// Driver starts sandboxes by an OCI runtime.
+type Driver struct {
+	// Runtime is the program; "runc" where empty.
+	Runtime string
+	// CgroupParent is the cgroup below which each sandbox has its own, a path
+	// such as /sandboxes; the top where empty.
+	CgroupParent string
+	Agent        launch.Agent
+}
+
+var _ sandboxhost.Driver = Driver{}
+
+// Name implements [sandboxhost.Driver].
+func (Driver) Name() string { return Name }
+
+// Start implements [sandboxhost.Driver].
+func (d Driver) Start(ctx context.Context, spec sandboxhost.Spec) (sandboxhost.Instance, error) {
+	if spec.IDs.Base == 0 {
+		return nil, &sandbox.Error{Kind: sandbox.KindUnsupported, Op: "start", Message: "the oci driver needs root"}
+	}
+	if spec.Box.Image != "" {
+		return nil, &sandbox.Error{Kind: sandbox.KindUnsupported, Op: "start", Message: "the oci driver has no images"}
+	}
+	if err := launch.Own(spec.Dir, spec.IDs.Base+hostroot.UID, spec.IDs.Base+hostroot.GID); err != nil {
+		return nil, sandbox.AsError("start", "", err)
+	}
+	var first *launch.Process
+	err := launch.Private(func() error {
+		var err error
+		first, err = d.run(ctx, spec)
+		return err
+	})
+	if err != nil {
+		return nil, errors.Join(startFailed(spec.Run, err), d.clear(context.WithoutCancel(ctx), spec))
+	}
+	return newInstance(d, spec, first), nil
+}
+
+// run makes the bundle and has the runtime start it. It runs in a mount
+// namespace of its own: the container's users may not go through the host's
+// directories, so all that it is made of is seen from a stage.
+func (d Driver) run(ctx context.Context, spec sandboxhost.Spec) (*launch.Process, error) {
+	at, err := launch.Stage(map[string]string{"workspace": spec.Dir, "agent": d.Agent.Path})
+	if err == nil && d.wantsOneVersion() {
+		err = hideUnified()
+	}
+	if err == nil {
+		err = makeRoot(filepath.Join(at, "root"), spec.Box.Network)
+	}
+	if err == nil {
+		err = writeConfig(spec, d, at)
+	}
+	if err != nil {
+		return nil, err
+	}
+	socket, err := launch.Listen(spec.Run)
+	if err != nil {
+		return nil, err
+	}
+	defer socket.Close()
+	log, err := launch.Log(spec.Run)
+	if err != nil {
+		return nil, err
+	}
+	defer log.Close()
+	pidFile := filepath.Join(spec.Run, "pid")
+	r := d.runtime(spec)
+	_, err = r.Run(ctx, spec.ID, spec.Run, &runc.CreateOpts{
+		IO: logged{log}, PidFile: pidFile, Detach: true, NoNewKeyring: true, ExtraFiles: []*os.File{socket},
+	})
+	if err != nil {
+		return nil, err
+	}
+	return holdFirst(pidFile, spec.Run)
+}
+
+// holdFirst takes hold of the container's first process and writes it down.
+func holdFirst(pidFile, run string) (*launch.Process, error) {
+	pid, err := runc.ReadPidFile(pidFile)
+	if err != nil {
+		return nil, err
+	}
+	first, err := launch.Hold(pid)
+	if err != nil {
+		return nil, err
+	}
+	if err := first.Record(run); err != nil {
+		first.Close()
+		return nil, err
+	}
+	return first, nil
+}
+
+// runtime is the runtime with the state of one instance.
+func (d Driver) runtime(spec sandboxhost.Spec) *runc.Runc {
+	command := d.Runtime
+	if command == "" {
+		command = runc.DefaultCommand
+	}
+	return &runc.Runc{Command: command, Root: filepath.Join(spec.Run, "runtime")}
+}
+
+// with has the runtime do something about an instance. crun refuses machines
+// that have both versions of cgroups, unless it sees but one.
+func (d Driver) with(spec sandboxhost.Spec, do func(*runc.Runc) error) error {
+	r := d.runtime(spec)
+	if !d.wantsOneVersion() {
+		return do(r)
+	}
+	return launch.Private(func() error {
+		if err := hideUnified(); err != nil {
+			return err
+		}
+		return do(r)
+	})
+}
+
+func startFailed(run string, err error) error {
+	words := strings.TrimSpace(launch.LastWords(run))
+	if words == "" {
+		words = err.Error()
+	}
+	return &sandbox.Error{Kind: sandbox.KindStartFailed, Op: "start", Message: "OCI runtime: " + words, Err: err}
+}
+
+// Adopt implements [sandboxhost.Driver].
+func (d Driver) Adopt(ctx context.Context, spec sandboxhost.Spec) (sandboxhost.Instance, error) {
+	first, err := launch.Recorded(spec.Run)
+	switch {
+	case err == nil:
+		return newInstance(d, spec, first), nil
+	case errors.Is(err, launch.ErrEnded), errors.Is(err, fs.ErrNotExist):
+		if err := d.clear(ctx, spec); err != nil {
+			return nil, err
+		}
+		return nil, sandboxhost.ErrGone
+	}
+	return nil, err
+}
+
+// clear removes what is left of an instance that does not run, or whose start
+// was broken off.
+func (d Driver) clear(ctx context.Context, spec sandboxhost.Spec) error {
+	// The runtime itself first: it may still be at work.
+	if err := launch.End(spec.ID); err != nil {
+		return err
+	}
+	if err := launch.End(launch.Mark(spec.Secret)); err != nil {
+		return err
+	}
+	return d.remove(ctx, spec)
+}
+
+// remove has the runtime forget an instance, whose processes it kills.
+func (d Driver) remove(ctx context.Context, spec sandboxhost.Spec) error {
+	if _, err := os.Stat(filepath.Join(spec.Run, "runtime", spec.ID)); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	err := d.with(spec, func(r *runc.Runc) error {
+		return r.Delete(ctx, spec.ID, &runc.DeleteOpts{Force: true})
+	})
+	if err != nil {
+		return fmt.Errorf("remove container %s: %w", spec.ID, err)
+	}
+	return nil
+}
+
+// unified is where systems with both versions of cgroups have the second.
+const unified = "/sys/fs/cgroup/unified"
+
+// wantsOneVersion tells whether the runtime must not see the second version of
+// cgroups beside the first.
+func (d Driver) wantsOneVersion() bool {
+	if filepath.Base(d.Runtime) != "crun" {
+		return false
+	}
+	var st unix.Statfs_t
+	return unix.Statfs(unified, &st) == nil && st.Type == unix.CGROUP2_SUPER_MAGIC
+}
+
+// hideUnified takes it out of a mount namespace of this thread's own.
+func hideUnified() error {
+	if err := unix.Unmount(unified, unix.MNT_DETACH); err != nil {
+		return fmt.Errorf("unmount %s: %w", unified, err)
+	}
+	return nil
+}

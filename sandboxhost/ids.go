@@ -1,0 +1,91 @@
+package sandboxhost
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+
+	"github.com/controld/controld/sandbox"
+)
+
+// The users and groups that sandboxes have, where the host is root: above those
+// that systems give to people, services and containers, below what is reserved.
+const (
+	idsFrom  = 1 << 30
+	idsEach  = 1 << 16
+	idsUntil = 0xf0000000
+)
+
+// idsFile remembers whose they are: the files of a sandbox are its users'.
+const idsFile = "ids.json"
+
+// ids gives each sandbox users and groups of its own, the same for ever.
+type ids struct {
+	path string
+
+	mu   sync.Mutex
+	next int
+	of   map[string]int // index by TENANT/SANDBOX
+}
+
+// openIDs reads what is known in a state directory; nil where this process is
+// not root.
+func openIDs(stateDir string) (*ids, error) {
+	if os.Geteuid() != 0 {
+		return nil, nil
+	}
+	k := &ids{path: filepath.Join(stateDir, idsFile), of: make(map[string]int)}
+	text, err := os.ReadFile(k.path)
+	if errors.Is(err, os.ErrNotExist) {
+		return k, nil
+	}
+	if err == nil {
+		err = json.Unmarshal(text, &k.of)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", k.path, err)
+	}
+	for _, n := range k.of {
+		k.next = max(k.next, n+1)
+	}
+	return k, nil
+}
+
+// get returns those of a sandbox. They are written down before they are used.
+func (k *ids) get(tenant, name string) (IDs, error) {
+	if k == nil {
+		return IDs{}, nil
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	key := tenant + "/" + name
+	n, known := k.of[key]
+	if !known {
+		n = k.next
+		if idsFrom+(n+1)*idsEach > idsUntil {
+			return IDs{}, &sandbox.Error{Kind: sandbox.KindResourceExhausted, Op: "start", Message: "no users are left for another sandbox",
+				Limit: sandbox.Some(int64(n))}
+		}
+		k.of[key] = n
+		if err := k.write(); err != nil {
+			delete(k.of, key)
+			return IDs{}, sandbox.AsError("start", "", err)
+		}
+		k.next++
+	}
+	return IDs{Base: idsFrom + n*idsEach, Count: idsEach}, nil
+}
+
+func (k *ids) write() error {
+	text, err := json.Marshal(k.of)
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(k.path+".new", append(text, '\n'), 0o600); err != nil {
+		return err
+	}
+	return os.Rename(k.path+".new", k.path)
+}
