@@ -52,19 +52,19 @@ func newHost(t *testing.T, d sandboxhost.Driver) *sandboxhost.Host {
 	return h
 }
 
-// kinds are the drivers to test, by the name of the program behind each.
-func kinds() map[string]sandboxhost.Driver {
-	return map[string]sandboxhost.Driver{
-		"bwrap": bwrap.Driver{Agent: agent},
-		"runc":  oci.Driver{Runtime: "runc", Agent: agent},
-		"crun":  oci.Driver{Runtime: "crun", Agent: agent},
-	}
+// kinds make the drivers to test, by the name of the program behind each.
+var kinds = map[string]func(*testing.T) sandboxhost.Driver{
+	"bwrap":  func(*testing.T) sandboxhost.Driver { return bwrap.Driver{Agent: agent} },
+	"runc":   func(*testing.T) sandboxhost.Driver { return oci.Driver{Runtime: "runc", Agent: agent} },
+	"crun":   func(*testing.T) sandboxhost.Driver { return oci.Driver{Runtime: "crun", Agent: agent} },
+	"docker": dockerd,
+	"podman": podman,
 }
 
 func TestConformance(t *testing.T) {
-	for name, driver := range kinds() {
+	for name, driver := range kinds {
 		t.Run(name, func(t *testing.T) {
-			h := newHost(t, driver)
+			h := newHost(t, driver(t))
 			b, err := h.Backend(t.Context(), "acme", "default")
 			if err != nil {
 				t.Fatal(err)

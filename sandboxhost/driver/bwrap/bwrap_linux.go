@@ -93,7 +93,7 @@ func (d Driver) command(spec sandboxhost.Spec, f *files) *exec.Cmd {
 		program = "bwrap"
 	}
 	cmd := exec.Command(program, "--args", fmt.Sprint(fdArgs), "--")
-	cmd.Args = append(cmd.Args, d.Agent.Inside(hostroot.Agent, hostroot.Workspace, spec.Secret)...)
+	cmd.Args = append(cmd.Args, d.Agent.Inside(hostroot.Agent, hostroot.Workspace, launch.HandedURL, spec.Secret)...)
 	cmd.Env, cmd.Dir = []string{}, "/"
 	cmd.Stdout, cmd.Stderr = f.log, f.log
 	cmd.ExtraFiles = f.handed()

@@ -13,6 +13,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -29,6 +30,26 @@ type Stats struct {
 	CPU       time.Duration
 	Memory    int64 // bytes
 	Processes int64
+}
+
+// Of returns the group that holds the memory of a process.
+func Of(pid int) Group {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", pid))
+	if err != nil {
+		return ""
+	}
+	var unified Group
+	for line := range strings.Lines(string(text)) {
+		id, rest, _ := strings.Cut(strings.TrimSpace(line), ":")
+		controllers, path, _ := strings.Cut(rest, ":")
+		if slices.Contains(strings.Split(controllers, ","), "memory") {
+			return Group(path)
+		}
+		if id == "0" {
+			unified = Group(path)
+		}
+	}
+	return unified
 }
 
 // file returns the path of one of a group's files: that of version 1, below the

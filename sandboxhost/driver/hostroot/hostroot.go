@@ -35,6 +35,19 @@ type Entry struct {
 	Link string
 	// Text is what a file holds.
 	Text string
+	// Open says that a directory is everybody's to write in, as /tmp is.
+	Open bool
+}
+
+// Mode is what a directory or file has, as chmod(2) takes it.
+func (e Entry) Mode() int64 {
+	switch {
+	case e.Open:
+		return 0o1777
+	case e.Text != "":
+		return 0o644
+	}
+	return 0o755
 }
 
 // Entries lists the root, parents before what lies in them. resolver adds the
@@ -53,7 +66,7 @@ func Entries(resolver bool) []Entry {
 		}
 	}
 	for _, dir := range []string{"/etc", "/dev", "/proc", "/sys", "/tmp", "/run", filepath.Dir(Agent), Workspace} {
-		list = append(list, Entry{Path: dir})
+		list = append(list, Entry{Path: dir, Open: dir == "/tmp"})
 	}
 	return append(append(list, etc(resolver)...), own()...)
 }

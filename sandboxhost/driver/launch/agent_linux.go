@@ -48,13 +48,11 @@ func Seal(dir, program string, args ...string) (Agent, error) {
 	return Agent{Path: path, Args: args}, nil
 }
 
-// Inside are the arguments of the agent of one instance: it is handed a
-// listening socket as its first descriptor behind the standard ones, and told
-// the SHA-256 of its secret alone.
-func (a Agent) Inside(program, cwd, secret string) []string {
-	sum := sha256.Sum256([]byte(secret))
+// Inside is the command line of the agent of one instance, as it is inside: it
+// is told the SHA-256 of its secret alone.
+func (a Agent) Inside(program, cwd, listen, secret string) []string {
 	line := append([]string{program}, a.Args...)
-	return append(line, "--listen", InsideURL, "--secret-sha256", hex.EncodeToString(sum[:]), "--cwd", cwd)
+	return append(line, "--listen", listen, "--secret-sha256", Mark(secret), "--cwd", cwd)
 }
 
 // Mark is the argument of an agent that no other instance's has.
@@ -63,8 +61,9 @@ func Mark(secret string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// InsideURL is what the handed socket is called inside. Nothing is there.
-const InsideURL = "unix:///run/controld/agent.sock"
+// HandedURL is what a socket that the agent is handed is called. Nothing is
+// there.
+const HandedURL = "unix:///run/controld/agent.sock"
 
 // Handed are the variables by which a process that will have the number pid is
 // told of the sockets from descriptor 3 on, see sd_listen_fds(3).

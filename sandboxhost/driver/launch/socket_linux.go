@@ -6,10 +6,11 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"time"
 )
 
-// socketName is the name of the agent's socket in the directory of an instance.
-const socketName = "agent.sock"
+// SocketName is the name of the agent's socket in its directory.
+const SocketName = "agent.sock"
 
 // Listen makes the Unix socket of an instance in its directory and returns it
 // as a file for a child to inherit. The agent accepts on it, so no path of it
@@ -27,7 +28,7 @@ func Listen(dir string) (*os.File, error) {
 	}
 	ln.SetUnlinkOnClose(false)
 	defer ln.Close()
-	if err := os.Chmod(filepath.Join(dir, socketName), 0o600); err != nil {
+	if err := os.Chmod(filepath.Join(dir, SocketName), 0o600); err != nil {
 		return nil, err
 	}
 	return ln.File()
@@ -47,5 +48,32 @@ func Dial(ctx context.Context, dir string) (net.Conn, error) {
 // address names the socket through a descriptor of its directory: the path of a
 // socket holds 107 bytes, see unix(7).
 func address(dir *os.File) *net.UnixAddr {
-	return &net.UnixAddr{Net: "unix", Name: fmt.Sprintf("/proc/self/fd/%d/%s", dir.Fd(), socketName)}
+	return &net.UnixAddr{Net: "unix", Name: fmt.Sprintf("/proc/self/fd/%d/%s", dir.Fd(), SocketName)}
+}
+
+// keepEvery is how often KeepSocket looks.
+const keepEvery = 2 * time.Millisecond
+
+// KeepSocket waits until an agent accepts on the socket that it makes in a
+// directory which its sandbox can write, and gives it a second name in the
+// directory of its instance, which the sandbox cannot: whatever becomes of the
+// first, [Dial] finds the agent. No command may run there before. It gives up
+// when ctx ends or gone is closed.
+func KeepSocket(ctx context.Context, made, run string, gone <-chan struct{}) error {
+	tick := time.NewTicker(keepEvery)
+	defer tick.Stop()
+	for {
+		conn, err := Dial(ctx, made)
+		if err == nil {
+			conn.Close()
+			return os.Link(filepath.Join(made, SocketName), filepath.Join(run, SocketName))
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("the agent does not listen: %w", err)
+		case <-gone:
+			return ErrEnded
+		case <-tick.C:
+		}
+	}
 }

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 
 	"github.com/opencontainers/runtime-spec/specs-go"
+	"golang.org/x/sys/unix"
 
 	"github.com/controld/controld/sandboxhost"
 	"github.com/controld/controld/sandboxhost/driver/hostroot"
@@ -59,7 +60,7 @@ func (d Driver) cgroup(spec sandboxhost.Spec) string {
 func process(agent launch.Agent, secret string) *specs.Process {
 	p := &specs.Process{
 		User:            specs.User{UID: hostroot.UID, GID: hostroot.GID},
-		Args:            agent.Inside(hostroot.Agent, hostroot.Workspace, secret),
+		Args:            agent.Inside(hostroot.Agent, hostroot.Workspace, launch.HandedURL, secret),
 		Cwd:             hostroot.Workspace,
 		Capabilities:    &specs.LinuxCapabilities{},
 		NoNewPrivileges: true,
@@ -145,11 +146,7 @@ func makeRoot(root string, network sandboxhost.Network) error {
 			return err
 		}
 	}
-	if err := os.WriteFile(filepath.Join(root, hostroot.Agent), nil, 0o644); err != nil {
-		return err
-	}
-	// runc gives a memory file system the mode of what it is mounted on.
-	return os.Chmod(filepath.Join(root, "tmp"), 0o777|os.ModeSticky)
+	return os.WriteFile(filepath.Join(root, hostroot.Agent), nil, 0o644)
 }
 
 func makeEntry(root string, e hostroot.Entry) error {
@@ -160,7 +157,11 @@ func makeEntry(root string, e hostroot.Entry) error {
 	case e.Text != "":
 		return os.WriteFile(at, []byte(e.Text), 0o644)
 	case e.Source == "":
-		return os.Mkdir(at, 0o755)
+		if err := os.Mkdir(at, 0o755); err != nil {
+			return err
+		}
+		// runc gives a memory file system the mode of what it is mounted on.
+		return unix.Chmod(at, uint32(e.Mode()))
 	}
 	if info, err := os.Stat(e.Source); err != nil {
 		return err

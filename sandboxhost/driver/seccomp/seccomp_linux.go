@@ -9,6 +9,7 @@ package seccomp
 import (
 	"bytes"
 	"encoding/binary"
+	"encoding/json"
 	"fmt"
 
 	filter "github.com/elastic/go-seccomp-bpf"
@@ -22,6 +23,12 @@ import (
 func Profile() (*specs.LinuxSeccomp, error) {
 	none := &specs.Spec{Process: &specs.Process{Capabilities: &specs.LinuxCapabilities{}}}
 	return seccomp.GetDefaultProfile(none)
+}
+
+// Docker returns the profile as a Docker engine reads it, in JSON.
+func Docker() (string, error) {
+	text, err := json.Marshal(seccomp.DefaultProfile())
+	return string(text), err
 }
 
 // Program returns the profile as the kernel reads it: struct sock_filter after

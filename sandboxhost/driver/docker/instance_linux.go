@@ -1,0 +1,109 @@
+package docker
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/moby/moby/client"
+
+	"github.com/controld/controld/sandboxhost"
+	"github.com/controld/controld/sandboxhost/driver/cgroup"
+	"github.com/controld/controld/sandboxhost/driver/launch"
+)
+
+// askTimeout bounds a question to the engine that nobody else bounds.
+const askTimeout = 30 * time.Second
+
+// instance is a container, held by its first process: the engine may come and
+// go.
+type instance struct {
+	driver   *Driver
+	spec     sandboxhost.Spec
+	first    *launch.Process
+	group    cgroup.Group
+	once     sync.Once // of Stop
+	stopping atomic.Bool
+	stopped  error
+	done     chan struct{}
+	death    sandboxhost.Death
+}
+
+func newInstance(d *Driver, spec sandboxhost.Spec, first *launch.Process) *instance {
+	i := &instance{driver: d, spec: spec, first: first, group: cgroup.Of(first.PID()), done: make(chan struct{})}
+	go i.watch()
+	return i
+}
+
+// watch ends with the sandbox.
+func (i *instance) watch() {
+	defer close(i.done)
+	i.first.Wait()
+	if i.stopping.Load() {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), askTimeout)
+	defer cancel()
+	i.death = sandboxhost.Death{Reason: sandboxhost.DeathExited}
+	is, err := i.driver.engine.ContainerInspect(ctx, name(i.spec), client.ContainerInspectOptions{})
+	switch {
+	case err != nil:
+		i.death.Detail = err.Error()
+	case is.Container.State.OOMKilled:
+		i.death = sandboxhost.Death{Reason: sandboxhost.DeathOOMKilled, Detail: is.Container.State.Error}
+	default:
+		i.death.Detail = fmt.Sprintf("exit status %d: %s", is.Container.State.ExitCode, i.driver.lastWords(ctx, i.spec))
+	}
+}
+
+// OOMKills implements [sandboxhost.OOMCounter].
+func (i *instance) OOMKills() int64 { return i.group.OOMKills() }
+
+// Link implements [sandboxhost.Instance].
+func (i *instance) Link() sandboxhost.Link {
+	return sandboxhost.Link{
+		Dial:  func(ctx context.Context) (net.Conn, error) { return launch.Dial(ctx, i.spec.Run) },
+		Files: true,
+	}
+}
+
+// Done implements [sandboxhost.Instance].
+func (i *instance) Done() <-chan struct{} { return i.done }
+
+// Death implements [sandboxhost.Instance].
+func (i *instance) Death() sandboxhost.Death { return i.death }
+
+// Stop implements [sandboxhost.Instance].
+func (i *instance) Stop() error {
+	i.once.Do(func() {
+		i.stopping.Store(true)
+		ctx, cancel := context.WithTimeout(context.Background(), askTimeout)
+		defer cancel()
+		if i.stopped = i.driver.remove(ctx, i.spec); i.stopped == nil {
+			<-i.done
+			i.first.Close()
+		}
+	})
+	return i.stopped
+}
+
+// Stats implements [sandboxhost.Instance].
+func (i *instance) Stats(context.Context) (sandboxhost.Stats, error) {
+	s, err := i.group.Stats()
+	return sandboxhost.Stats{CPU: s.CPU, Memory: s.Memory, Processes: s.Processes}, err
+}
+
+// Pause implements [sandboxhost.Instance].
+func (i *instance) Pause(ctx context.Context) error {
+	_, err := i.driver.engine.ContainerPause(ctx, name(i.spec), client.ContainerPauseOptions{})
+	return err
+}
+
+// Resume implements [sandboxhost.Instance].
+func (i *instance) Resume(ctx context.Context) error {
+	_, err := i.driver.engine.ContainerUnpause(ctx, name(i.spec), client.ContainerUnpauseOptions{})
+	return err
+}
