@@ -50,10 +50,12 @@ func (c Config) checkDriver() error {
 		return fmt.Errorf("driver: %q is unknown; there is %s", c.Driver, strings.Join(driverNames, ", "))
 	}
 	switch network := sandboxhost.Network(c.Network); {
-	case c.Driver == host.Name && network != "":
-		return fmt.Errorf("network: the driver %s has none but the machine's", host.Name)
+	case c.Driver == host.Name && c.box() != (sandboxhost.Box{}):
+		return fmt.Errorf("image, network, sandbox-...: the driver %s has no sandbox around its commands", host.Name)
 	case network != "" && network != sandboxhost.NetworkNone && network != sandboxhost.NetworkHost:
 		return fmt.Errorf("network: %q is neither none nor host", network)
+	case !(c.SandboxCPUs >= 0): // nor NaN
+		return fmt.Errorf("sandbox-cpus: %v is below 0", c.SandboxCPUs)
 	case c.Driver != host.Name && (c.ExecMemory > 0 || c.ExecProcesses > 0):
 		return fmt.Errorf("exec-memory, exec-processes: the driver %s bounds no single command", c.Driver)
 	}
@@ -160,6 +162,7 @@ func (c Config) checkNumbers() error {
 	for key, n := range map[string]int64{
 		"max-splices": int64(c.MaxSplices), "max-bytes-per-second": c.MaxBytesPerSecond,
 		"exec-memory": c.ExecMemory, "exec-processes": c.ExecProcesses,
+		"sandbox-memory": c.SandboxMemory, "sandbox-processes": c.SandboxProcesses,
 		"max-unauthenticated": int64(c.MaxUnauthenticated), "max-unauthenticated-each": int64(c.MaxUnauthenticatedEach),
 		"max-failed-hellos": int64(c.MaxFailedHellos), "max-failed-handshakes": int64(c.MaxFailedHandshakes), "max-failed-tokens": int64(c.MaxFailedTokens),
 	} {

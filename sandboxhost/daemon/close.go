@@ -35,6 +35,9 @@ func (d *Daemon) close() {
 		if err := d.host.Close(); err != nil {
 			d.log.Warn().Err(err).Msg("stopping sandboxes")
 		}
+		for _, end := range d.ends {
+			end()
+		}
 	})
 	if d.keeper != nil {
 		l.step("keeper", stopPatience, d.keeper.Close)

@@ -32,8 +32,23 @@ type Config struct {
 	// Network is what sandboxes reach: none or host; the driver's own choice
 	// where empty.
 	Network string `koanf:"network"`
+	// Image is what the docker driver makes a sandbox's root from; the host's
+	// own programs, read-only, where empty.
+	Image string `koanf:"image"`
+	// SandboxMemory in bytes, SandboxProcesses and SandboxCPUs bound each
+	// sandbox; 0 is no bound. A driver that cannot hold them starts none.
+	SandboxMemory    int64   `koanf:"sandbox-memory"`
+	SandboxProcesses int64   `koanf:"sandbox-processes"`
+	SandboxCPUs      float64 `koanf:"sandbox-cpus"`
 	// Agent is the program that runs inside sandboxes; this one where empty.
 	Agent string `koanf:"agent"`
+	// Runtime is the program of the oci driver, Engine the URL of the docker
+	// driver's; the usual ones where empty.
+	Runtime string `koanf:"runtime"`
+	Engine  string `koanf:"engine"`
+	// CgroupParent is the cgroup below which sandboxes have theirs; the
+	// driver's choice where empty.
+	CgroupParent string `koanf:"cgroup-parent"`
 	// Cgroups tells the host driver how to hold process trees: auto or off.
 	Cgroups string `koanf:"cgroups"`
 	// ExecMemory and ExecProcesses bound each command; 0 is no bound. The
@@ -190,6 +205,12 @@ func (c Config) Limits() sandbox.Limits {
 
 func (c Config) quotas() sandboxhost.Quotas {
 	return sandboxhost.Quotas{Connections: c.MaxConnections, Calls: c.MaxCalls, Execs: c.MaxExecs, BytesPerSecond: c.MaxBytesPerSecond}
+}
+
+// box is what sandboxes are made of.
+func (c Config) box() sandboxhost.Box {
+	return sandboxhost.Box{Image: c.Image, Memory: c.SandboxMemory, Processes: c.SandboxProcesses, CPUs: c.SandboxCPUs,
+		Network: sandboxhost.Network(c.Network)}
 }
 
 // plainDataFrom are the networks of InsecureDataFrom.

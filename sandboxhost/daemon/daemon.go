@@ -75,6 +75,7 @@ type Daemon struct {
 	lock      *os.File
 	keeper    *local.Keeper // nil where there is none
 	host      *sandboxhost.Host
+	ends      []func() error // what drivers hold
 	transfers *transfer.Table
 	keys      *work.Keys
 	server    *server.Server
@@ -159,7 +160,7 @@ func (d *Daemon) open() error {
 	}
 	d.host, err = sandboxhost.New(sandboxhost.Config{
 		StateDir: d.cfg.StateDir, Driver: driver, Others: others, Tokens: tokens,
-		Box: sandboxhost.Box{Network: sandboxhost.Network(d.cfg.Network)}, Ended: d.sandboxEnded,
+		Box: d.cfg.box(), Ended: d.sandboxEnded,
 		CertificateLogin: d.cfg.TLSClientLogin,
 		Limits:           d.cfg.Limits(), Quotas: d.cfg.quotas(), Epoch: uuid.NewString(),
 	})

@@ -6,12 +6,14 @@ import (
 
 	"github.com/controld/controld/sandboxhost"
 	"github.com/controld/controld/sandboxhost/driver/bwrap"
+	"github.com/controld/controld/sandboxhost/driver/docker"
 	"github.com/controld/controld/sandboxhost/driver/host"
 	"github.com/controld/controld/sandboxhost/driver/launch"
+	"github.com/controld/controld/sandboxhost/driver/oci"
 )
 
 // driverNames are the kinds of isolation there are.
-var driverNames = []string{bwrap.Name, host.Name}
+var driverNames = []string{bwrap.Name, oci.Name, docker.Name, host.Name}
 
 // isolating returns the drivers that start an agent elsewhere.
 func (d *Daemon) isolating() ([]sandboxhost.Driver, error) {
@@ -22,7 +24,16 @@ func (d *Daemon) isolating() ([]sandboxhost.Driver, error) {
 			return nil, err
 		}
 	}
-	return []sandboxhost.Driver{bwrap.Driver{Agent: agent}}, nil
+	engine, err := docker.New(docker.Options{Engine: d.cfg.Engine, CgroupParent: d.cfg.CgroupParent, Agent: agent})
+	if err != nil {
+		return nil, err
+	}
+	d.ends = append(d.ends, engine.Close)
+	return []sandboxhost.Driver{
+		bwrap.Driver{Agent: agent},
+		oci.Driver{Runtime: d.cfg.Runtime, CgroupParent: d.cfg.CgroupParent, Agent: agent},
+		engine,
+	}, nil
 }
 
 // sealAgent keeps a copy of the agent's program for the sandboxes.

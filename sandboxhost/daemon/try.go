@@ -15,21 +15,18 @@ import (
 // DriverNames are the kinds of isolation that there are, the best first.
 func DriverNames() []string { return append([]string(nil), driverNames...) }
 
-// DevDriver is the kind of isolation of serve --dev: the best that can run
-// here. refused says why a better one cannot; it is nil where that was chosen.
+// DevDriver is the kind of isolation of serve --dev: one that needs neither
+// privilege nor an engine where there is one that can run here, else none;
+// refused says why.
 func DevDriver(ctx context.Context, agent []string) (name string, refused error) {
-	var errs []error
-	for _, name := range driverNames {
-		if name == host.Name {
-			break
-		}
-		err := TryDriver(ctx, name, agent)
-		if err == nil {
-			return name, nil
-		}
-		errs = append(errs, fmt.Errorf("%s: %w", name, err))
+	first := driverNames[0]
+	if first == host.Name {
+		return first, errors.New("this system has no driver but " + first)
 	}
-	return host.Name, errors.Join(errs...)
+	if err := TryDriver(ctx, first, agent); err != nil {
+		return host.Name, fmt.Errorf("%s: %w", first, err)
+	}
+	return first, nil
 }
 
 // TryDriver proves that a driver can run here: it has a sandbox for a moment,
@@ -51,7 +48,12 @@ func TryDriver(ctx context.Context, name string, agent []string) (err error) {
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, h.Close()) }()
+	defer func() {
+		err = errors.Join(err, h.Close())
+		for _, end := range d.ends {
+			end()
+		}
+	}()
 	b, err := h.Backend(ctx, "try", "try")
 	if err != nil {
 		return err
