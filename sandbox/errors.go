@@ -72,6 +72,8 @@ const (
 	ReasonSandboxRestarted = "sandbox_restarted"
 	ReasonSandboxStuck     = "sandbox_stuck"
 	ReasonLinkLost         = "link_lost"
+	// ReasonOutOfMemory: the sandbox has ended since it had no more memory.
+	ReasonOutOfMemory = "oom_killed"
 )
 
 // ReasonRequestKey is the reason of a KindOutcomeUnknown whose key is known

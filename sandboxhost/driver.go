@@ -144,20 +144,20 @@ type Stats struct {
 	Processes int64
 }
 
-// Death tells why a sandbox ended.
+// Death tells why a sandbox ended. It is zero after a stop that was asked for.
 type Death struct {
-	// Reason is one of the Death... words, or empty for a stop that was asked
-	// for.
-	Reason string
+	// OutOfMemory: it had no more.
+	OutOfMemory bool
 	// Detail says it in words, for logs: an exit status, the last words of the
 	// agent.
 	Detail string
 }
 
-// The reasons of a death; they are what calls are told as the reason of
+// Reason is what calls are told of it, as the reason of
 // sandbox.KindUnavailable.
-const (
-	DeathExited    = "sandbox_exited"
-	DeathKilled    = "sandbox_killed"
-	DeathOOMKilled = "oom_killed"
-)
+func (d Death) Reason() string {
+	if d.OutOfMemory {
+		return sandbox.ReasonOutOfMemory
+	}
+	return sandbox.ReasonSandboxRestarted
+}

@@ -185,6 +185,8 @@ func (h *Host) Open(ctx context.Context, hello rpc.HelloParams, from server.Visi
 		Backend: h.bounded(t, l),
 		Info:    l.info, Epoch: l.info.Epoch,
 		Closed:  l.instance.Done(),
+		Life:    l.spec.ID,
+		Reason:  func() string { return l.instance.Death().Reason() },
 		Release: t.connections.give,
 	}, nil
 }

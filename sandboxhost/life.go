@@ -160,7 +160,7 @@ func (l *life) hello(ctx context.Context) (sandbox.Info, error) {
 // stillborn is the error of an instance that ended before its hello.
 func (l *life) stillborn() error {
 	d := l.instance.Death()
-	return &sandbox.Error{Kind: sandbox.KindStartFailed, Op: "start", Reason: d.Reason,
+	return &sandbox.Error{Kind: sandbox.KindStartFailed, Op: "start", Reason: d.Reason(),
 		Message: fmt.Sprintf("the sandbox ended as it started: %s", d.Detail)}
 }
 
@@ -186,10 +186,7 @@ func (l *life) explain(err error) error {
 		return err
 	}
 	told := *e
-	told.Kind, told.Reason = sandbox.KindUnavailable, sandbox.ReasonSandboxRestarted
-	if d := l.instance.Death(); d.Reason != "" {
-		told.Reason = d.Reason
-	}
+	told.Kind, told.Reason = sandbox.KindUnavailable, l.instance.Death().Reason()
 	return &told
 }
 

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -110,17 +111,26 @@ func (k *Keys) Close() {
 // ident is what a call is known by within its tenant.
 type ident struct{ sandbox, key string }
 
+// life is how the key of a call is written down for one life of its sandbox.
+func (id ident) life(name string) mark { return markOf("life "+name, id.key) }
+
 // Call is a call with a key. It runs, or its answer is kept.
 type Call struct {
 	// Work is the caller's own, see [TenantKeys.Begin].
 	Work any
 
-	t      *TenantKeys
-	id     ident
-	params uint64
-	at     place // of its key
-	size   int64
-	ended  time.Time
+	t       *TenantKeys
+	id      ident
+	params  uint64
+	written []written
+	size    int64
+	ended   time.Time
+}
+
+// written is a mark and where it stands.
+type written struct {
+	mark mark
+	at   place
 }
 
 // TenantKeys are the keys of one tenant.
@@ -141,7 +151,11 @@ type TenantKeys struct {
 // false. Nothing is begun where it returns an error: of [sandbox.KindConflict]
 // for other params, [sandbox.KindOutcomeUnknown] for a call that is past,
 // [sandbox.KindResourceExhausted] where the key cannot be remembered.
-func (t *TenantKeys) Begin(sandboxName, key string, params uint64, start func(*Call) any) (c *Call, first bool, err error) {
+//
+// life, where not empty, names the life of a sandbox whose agent knows calls by
+// their keys itself. A call that is past is begun again while that life goes on:
+// the agent has its answer, or never saw it.
+func (t *TenantKeys) Begin(sandboxName, life, key string, params uint64, start func(*Call) any) (c *Call, first bool, err error) {
 	id := ident{sandboxName, key}
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -151,37 +165,59 @@ func (t *TenantKeys) Begin(sandboxName, key string, params uint64, start func(*C
 		}
 		return c, false, nil
 	}
-	at, err := t.remember(markOf(sandboxName, key))
-	if err != nil {
+	c = &Call{t: t, id: id, params: params}
+	if c.written, err = t.remember(id, life); err != nil {
 		return nil, false, err
 	}
-	c = &Call{t: t, id: id, params: params, at: at}
 	t.calls[id] = c
 	c.Work = start(c)
 	return c, true, nil
 }
 
-// remember writes a key down, once.
-func (t *TenantKeys) remember(k mark) (at place, err error) {
+// remember writes a key down, once, and with it that it is of this life.
+func (t *TenantKeys) remember(id ident, life string) ([]written, error) {
 	now := time.Now()
-	err = t.load(now)
-	if err == nil && t.memory.has(k, now) {
-		return at, &sandbox.Error{Kind: sandbox.KindOutcomeUnknown, Outcome: sandbox.OutcomeUnknown, Reason: sandbox.ReasonRequestKey,
+	if err := t.load(now); err != nil {
+		return nil, t.notRemembered(now, err)
+	}
+	marks := []mark{markOf(id.sandbox, id.key)}
+	if life != "" {
+		marks = append(marks, id.life(life))
+	}
+	if t.memory.has(marks[0], now) {
+		if life != "" && t.memory.has(marks[1], now) {
+			return nil, nil
+		}
+		return nil, &sandbox.Error{Kind: sandbox.KindOutcomeUnknown, Outcome: sandbox.OutcomeUnknown, Reason: sandbox.ReasonRequestKey,
 			Message: "the call with this request key has been begun, and its answer is not kept"}
 	}
-	if err == nil {
-		at, err = t.memory.add(k, now)
+	var all []written
+	// The life first: alone it means nothing.
+	for _, m := range slices.Backward(marks) {
+		at, err := t.memory.add(m, now)
+		if err != nil {
+			t.forget(all)
+			return nil, t.notRemembered(now, err)
+		}
+		all = append(all, written{m, at})
 	}
-	if err == nil {
-		return at, nil
+	return all, nil
+}
+
+func (t *TenantKeys) forget(all []written) {
+	for _, w := range all {
+		t.memory.remove(w.mark, w.at)
 	}
+}
+
+func (t *TenantKeys) notRemembered(now time.Time, err error) error {
 	e := &sandbox.Error{Kind: sandbox.KindResourceExhausted, Outcome: sandbox.OutcomeNone, Reason: sandbox.ReasonRequestKey,
 		Limit: sandbox.Some(int64(t.cfg.MaxRemembered)), RetryAfter: time.Minute, Err: err,
 		Message: "the request key cannot be remembered: " + err.Error()}
 	if errors.Is(err, errFull) {
 		e.RetryAfter = t.memory.roomIn(now)
 	}
-	return at, e
+	return e
 }
 
 // load reads the pages of an earlier process, once.
@@ -218,7 +254,7 @@ func (c *Call) Undone() {
 		return
 	}
 	delete(t.calls, c.id)
-	t.memory.remove(markOf(c.id.sandbox, c.id.key), c.at)
+	t.forget(c.written)
 }
 
 // Done says that the work has ended with an answer of about so many bytes,

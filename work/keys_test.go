@@ -36,7 +36,7 @@ func newKeys(t *testing.T, cfg work.KeysConfig) *work.Keys {
 // returns the answer of an earlier one; what says which.
 func once(t *testing.T, k *work.Keys, tenant, key string, size int64) (what string) {
 	t.Helper()
-	c, first, err := k.Tenant(tenant).Begin("box", key, 1, func(*work.Call) any { return "work" })
+	c, first, err := k.Tenant(tenant).Begin("box", "", key, 1, func(*work.Call) any { return "work" })
 	switch {
 	case err != nil:
 		return string(sandbox.KindOf(err))
@@ -90,17 +90,17 @@ func TestAnswersGo(t *testing.T) {
 
 func TestRunningCallsStay(t *testing.T) {
 	k := newKeys(t, work.KeysConfig{MaxAnswers: 1})
-	c, first, err := k.Tenant("a").Begin("box", keyA, 1, func(*work.Call) any { return 7 })
+	c, first, err := k.Tenant("a").Begin("box", "", keyA, 1, func(*work.Call) any { return 7 })
 	if err != nil || !first {
 		t.Fatal(first, err)
 	}
 	for n := range 3 {
 		once(t, k, "a", fmt.Sprintf("0190f3c1-7b1e-7d5a-9c3e-%012d", n), 1)
 	}
-	if again, first, err := k.Tenant("a").Begin("box", keyA, 1, nil); again != c || first || err != nil || again.Work != 7 {
+	if again, first, err := k.Tenant("a").Begin("box", "", keyA, 1, nil); again != c || first || err != nil || again.Work != 7 {
 		t.Fatal(again, first, err)
 	}
-	if _, _, err := k.Tenant("a").Begin("box", keyA, 2, nil); sandbox.KindOf(err) != sandbox.KindConflict {
+	if _, _, err := k.Tenant("a").Begin("box", "", keyA, 2, nil); sandbox.KindOf(err) != sandbox.KindConflict {
 		t.Fatal(err)
 	}
 	for _, other := range []string{"other box", "other tenant"} {
@@ -108,7 +108,7 @@ func TestRunningCallsStay(t *testing.T) {
 		if other == "other tenant" {
 			tenant, box = "b", "box"
 		}
-		if _, first, err := k.Tenant(tenant).Begin(box, keyA, 2, func(*work.Call) any { return 8 }); !first || err != nil {
+		if _, first, err := k.Tenant(tenant).Begin(box, "", keyA, 2, func(*work.Call) any { return 8 }); !first || err != nil {
 			t.Fatal(other, first, err)
 		}
 	}
@@ -199,7 +199,7 @@ func TestMemoryIsFull(t *testing.T) {
 		dir := filepath.Join(t.TempDir(), "keys")
 		k := newKeys(t, work.KeysConfig{Dir: dir, MaxRemembered: 1, MaxAnswers: 1})
 		once(t, k, "acme", keyA, 1)
-		_, _, err := k.Tenant("acme").Begin("box", keyB, 1, nil)
+		_, _, err := k.Tenant("acme").Begin("box", "", keyB, 1, nil)
 		var e *sandbox.Error
 		if !errors.As(err, &e) || e.Kind != sandbox.KindResourceExhausted || e.Reason != sandbox.ReasonRequestKey ||
 			e.Limit != sandbox.Some(int64(1)) || e.RetryAfter != 30*time.Hour || e.Outcome != sandbox.OutcomeNone {
@@ -215,7 +215,7 @@ func TestMemoryIsFull(t *testing.T) {
 		if err := os.WriteFile(filepath.Join(dir, "wrong"), nil, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		_, _, err = k.Tenant("wrong").Begin("box", keyA, 1, nil)
+		_, _, err = k.Tenant("wrong").Begin("box", "", keyA, 1, nil)
 		if !errors.As(err, &e) || e.Kind != sandbox.KindResourceExhausted || e.Reason != sandbox.ReasonRequestKey || e.RetryAfter != time.Minute {
 			t.Fatalf("%+v", err)
 		}

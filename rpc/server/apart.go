@@ -110,7 +110,7 @@ func (cl *call) execApart() (rpc.Result, error) {
 func (cl *call) keyed(key string) (rpc.Result, error) {
 	p := cl.c.peer
 	params := rpc.HashParams(cl.c.s.seed, cl.r.Method, cl.r.Params)
-	c, first, err := p.keys.Begin(p.session.Sandbox, key, params, func(c *work.Call) any { return cl.newKeyed(c) })
+	c, first, err := p.keys.Begin(p.session.Sandbox, p.life(), key, params, func(c *work.Call) any { return cl.newKeyed(c) })
 	if err != nil {
 		return nil, err
 	}

@@ -47,6 +47,11 @@ type Session struct {
 	// are answered and the connection closes. Sessions of one sandbox should
 	// share the channel.
 	Closed <-chan struct{}
+	// Life names the life of the sandbox where that outlives the server's: it
+	// may go on under another Epoch. Empty where it ends with the server.
+	Life string
+	// Reason, where not nil, tells why the epoch ended, once Closed is closed.
+	Reason func() string
 	// Release, where not nil, is called once when the connection is gone.
 	// Calls with a key may use the Backend still.
 	Release func()

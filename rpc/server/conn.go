@@ -222,7 +222,11 @@ func (c *conn) linger() {
 
 // epochEnded is called when the life of the sandbox ends.
 func (c *conn) epochEnded() {
-	c.end(unavailable(sandbox.ReasonSandboxRestarted, sandbox.OutcomeUnknown))
+	reason := sandbox.ReasonSandboxRestarted
+	if why := c.peer.session.Reason; why != nil {
+		reason = why()
+	}
+	c.end(unavailable(reason, sandbox.OutcomeUnknown))
 }
 
 // end answers every call in flight with err and closes the connection behind

@@ -55,6 +55,15 @@ func (p *peer) release() {
 	}
 }
 
+// life names what keys are remembered for beside the sandbox, see
+// [work.TenantKeys.Begin].
+func (p *peer) life() string {
+	if !p.passesKeys {
+		return ""
+	}
+	return p.session.Life
+}
+
 // binding is what the tokens minted by this peer are bound to.
 func (p *peer) binding() any {
 	if p.mux {

@@ -53,9 +53,9 @@ func (d *Daemon) sandboxEnded(spec sandboxhost.Spec, death sandboxhost.Death, le
 	switch {
 	case left != nil:
 		e = d.log.Error().Err(left)
-	case death.Reason != "":
+	case death != (sandboxhost.Death{}):
 		e = d.log.Warn()
 	}
 	e.Str("tenant", spec.Tenant).Str("sandbox", spec.Sandbox).Str("instance", spec.ID).
-		Str("reason", death.Reason).Str("detail", death.Detail).Msg("a sandbox has ended")
+		Str("reason", death.Reason()).Str("detail", death.Detail).Msg("a sandbox has ended")
 }

@@ -1,7 +1,9 @@
 package bwrap
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"os/exec"
@@ -33,6 +35,9 @@ func newInstance(spec sandboxhost.Spec, first *launch.Process, monitor *exec.Cmd
 	return i
 }
 
+// errExited says how a sandbox ended of which no more is known.
+var errExited = errors.New("it exited")
+
 // watch ends with the sandbox.
 func (i *instance) watch() {
 	defer close(i.done)
@@ -43,10 +48,7 @@ func (i *instance) watch() {
 	if i.stopping.Load() {
 		return
 	}
-	i.death = sandboxhost.Death{Reason: sandboxhost.DeathExited, Detail: strings.TrimSpace(launch.LastWords(i.run))}
-	if err != nil {
-		i.death.Detail = fmt.Sprintf("%v: %s", err, i.death.Detail)
-	}
+	i.death.Detail = fmt.Sprintf("%v: %s", cmp.Or(err, errExited), strings.TrimSpace(launch.LastWords(i.run)))
 }
 
 // Link implements [sandboxhost.Instance].

@@ -47,16 +47,14 @@ func (i *instance) watch() {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), askTimeout)
 	defer cancel()
-	i.death = sandboxhost.Death{Reason: sandboxhost.DeathExited}
+	i.death.OutOfMemory = i.OOMKills() > 0
 	is, err := i.driver.engine.ContainerInspect(ctx, name(i.spec), client.ContainerInspectOptions{})
-	switch {
-	case err != nil:
+	if err != nil {
 		i.death.Detail = err.Error()
-	case is.Container.State.OOMKilled:
-		i.death = sandboxhost.Death{Reason: sandboxhost.DeathOOMKilled, Detail: is.Container.State.Error}
-	default:
-		i.death.Detail = fmt.Sprintf("exit status %d: %s", is.Container.State.ExitCode, i.driver.lastWords(ctx, i.spec))
+		return
 	}
+	i.death.OutOfMemory = i.death.OutOfMemory || is.Container.State.OOMKilled
+	i.death.Detail = fmt.Sprintf("exit status %d: %s", is.Container.State.ExitCode, i.driver.lastWords(ctx, i.spec))
 }
 
 // OOMKills implements [sandboxhost.OOMCounter].

@@ -41,10 +41,7 @@ func (i *instance) watch() {
 	if i.stopping.Load() {
 		return
 	}
-	i.death = sandboxhost.Death{Reason: sandboxhost.DeathExited, Detail: strings.TrimSpace(launch.LastWords(i.spec.Run))}
-	if i.OOMKills() > 0 {
-		i.death.Reason = sandboxhost.DeathOOMKilled
-	}
+	i.death = sandboxhost.Death{OutOfMemory: i.OOMKills() > 0, Detail: "it exited: " + strings.TrimSpace(launch.LastWords(i.spec.Run))}
 }
 
 // OOMKills implements [sandboxhost.OOMCounter].
