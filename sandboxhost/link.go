@@ -15,6 +15,10 @@ import (
 // sandbox is stuck.
 const stuckAfter = 2 * time.Second
 
+// exitKilled is the exit code of what SIGKILL ended, and of a shell that says so
+// of its last command.
+const exitKilled = 128 + 9
+
 // linked is a sandbox behind its agent. What the agent says is believed of
 // nothing but its own sandbox: package rpc checks names, this one times.
 type linked struct {
@@ -63,7 +67,7 @@ func (l *linked) Info(ctx context.Context) (sandbox.Info, error) {
 func (l *linked) Exec(ctx context.Context, command string, opts sandbox.ExecOptions) (sandbox.ShellResult, error) {
 	before := l.oomKills()
 	r, err := l.timed(ctx, command, opts)
-	if err == nil && r.Reason == sandbox.ReasonSignaled && r.Signal == "KILL" && l.oomKills() > before {
+	if err == nil && r.ExitCode == exitKilled && l.oomKills() > before {
 		r.Reason = sandbox.ReasonOOMKilled
 	}
 	return r, err

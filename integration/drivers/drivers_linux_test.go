@@ -16,8 +16,11 @@ import (
 	"github.com/controld/controld/sandboxhost/driver/oci"
 )
 
-// agent is the real program, built once.
-var agent launch.Agent
+// program is the real one, built once, and agent a copy of it.
+var (
+	program string
+	agent   launch.Agent
+)
 
 func TestMain(m *testing.M) { os.Exit(run(m)) }
 
@@ -27,12 +30,13 @@ func run(m *testing.M) int {
 		panic(err)
 	}
 	defer os.RemoveAll(dir)
-	build := exec.Command("go", "build", "-o", filepath.Join(dir, "controld"), "github.com/controld/controld/cmd/controld")
+	program = filepath.Join(dir, "controld")
+	build := exec.Command("go", "build", "-o", program, "github.com/controld/controld/cmd/controld")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
 		panic(string(out))
 	}
-	if agent, err = launch.Seal(dir, filepath.Join(dir, "controld"), "agent"); err != nil {
+	if agent, err = launch.Seal(dir, program, "agent"); err != nil {
 		panic(err)
 	}
 	return m.Run()
@@ -40,7 +44,12 @@ func run(m *testing.M) int {
 
 func newHost(t *testing.T, d sandboxhost.Driver) *sandboxhost.Host {
 	t.Helper()
-	h, err := sandboxhost.New(sandboxhost.Config{StateDir: filepath.Join(t.TempDir(), "state"), Driver: d, Limits: sandbox.DefaultLimits()})
+	return newHostOf(t, d, sandboxhost.Box{})
+}
+
+func newHostOf(t *testing.T, d sandboxhost.Driver, box sandboxhost.Box) *sandboxhost.Host {
+	t.Helper()
+	h, err := sandboxhost.New(sandboxhost.Config{StateDir: filepath.Join(t.TempDir(), "state"), Driver: d, Box: box, Limits: sandbox.DefaultLimits()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -52,19 +61,51 @@ func newHost(t *testing.T, d sandboxhost.Driver) *sandboxhost.Host {
 	return h
 }
 
-// kinds make the drivers to test, by the name of the program behind each.
-var kinds = map[string]func(*testing.T) sandboxhost.Driver{
-	"bwrap":  func(*testing.T) sandboxhost.Driver { return bwrap.Driver{Agent: agent} },
-	"runc":   func(*testing.T) sandboxhost.Driver { return oci.Driver{Runtime: "runc", Agent: agent} },
-	"crun":   func(*testing.T) sandboxhost.Driver { return oci.Driver{Runtime: "crun", Agent: agent} },
-	"docker": dockerd,
-	"podman": podman,
+// kind is a driver, and how it is made here and by a daemon's flags.
+type kind struct {
+	driver func(*testing.T) sandboxhost.Driver
+	flags  func(*testing.T) []string
+	// bounded makes it with all its cgroups below one; nil where there are none.
+	bounded func(t *testing.T, parent string) sandboxhost.Driver
+}
+
+// kinds are the drivers to test, by the name of the program behind each.
+var kinds = map[string]kind{
+	"bwrap": {
+		func(*testing.T) sandboxhost.Driver { return bwrap.Driver{Agent: agent} },
+		func(*testing.T) []string { return []string{"--driver", "bwrap"} },
+		nil,
+	},
+	"runc": {
+		func(*testing.T) sandboxhost.Driver { return oci.Driver{Runtime: "runc", Agent: agent} },
+		func(*testing.T) []string { return []string{"--driver", "oci"} },
+		func(_ *testing.T, parent string) sandboxhost.Driver {
+			return oci.Driver{Runtime: "runc", CgroupParent: parent, Agent: agent}
+		},
+	},
+	"crun": {
+		func(*testing.T) sandboxhost.Driver { return oci.Driver{Runtime: "crun", Agent: agent} },
+		func(*testing.T) []string { return []string{"--driver", "oci", "--runtime", "crun"} },
+		func(_ *testing.T, parent string) sandboxhost.Driver {
+			return oci.Driver{Runtime: "crun", CgroupParent: parent, Agent: agent}
+		},
+	},
+	"docker": {
+		func(t *testing.T) sandboxhost.Driver { return newDocker(t, dockerd(t), "") },
+		func(t *testing.T) []string { return []string{"--driver", "docker", "--engine", "unix://" + dockerd(t)} },
+		func(t *testing.T, parent string) sandboxhost.Driver { return newDocker(t, dockerd(t), parent) },
+	},
+	"podman": {
+		func(t *testing.T) sandboxhost.Driver { return newDocker(t, podman(t), "") },
+		func(t *testing.T) []string { return []string{"--driver", "docker", "--engine", "unix://" + podman(t)} },
+		func(t *testing.T, parent string) sandboxhost.Driver { return newDocker(t, podman(t), parent) },
+	},
 }
 
 func TestConformance(t *testing.T) {
-	for name, driver := range kinds {
+	for name, k := range kinds {
 		t.Run(name, func(t *testing.T) {
-			h := newHost(t, driver(t))
+			h := newHost(t, k.driver(t))
 			b, err := h.Backend(t.Context(), "acme", "default")
 			if err != nil {
 				t.Fatal(err)

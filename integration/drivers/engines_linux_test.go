@@ -20,19 +20,19 @@ import (
 const engineTimeout = 60 * time.Second
 
 // dockerd starts a Docker engine of the test's own, without a bridge and
-// without a rule in the machine's packet filter, and returns the driver on it.
-func dockerd(t *testing.T) sandboxhost.Driver {
+// without a rule in the machine's packet filter, and returns its socket.
+func dockerd(t *testing.T) string {
 	dir := engineDir(t)
 	socket := filepath.Join(dir, "docker.sock")
 	startEngine(t, dir, socket, exec.Command("dockerd", "-H", "unix://"+socket, "--data-root", filepath.Join(dir, "data"),
 		"--exec-root", filepath.Join(dir, "exec"), "--pidfile", filepath.Join(dir, "pid"), "--bridge=none",
 		"--iptables=false", "--ip6tables=false", "--ip-forward=false", "--ip-masq=false"))
-	return newDocker(t, socket)
+	return socket
 }
 
 // podman starts Podman's socket with storage of the test's own. Podman and its
 // runtime want to see one version of cgroups.
-func podman(t *testing.T) sandboxhost.Driver {
+func podman(t *testing.T) string {
 	dir := engineDir(t)
 	socket := filepath.Join(dir, "podman.sock")
 	conf := filepath.Join(dir, "containers.conf")
@@ -45,7 +45,7 @@ func podman(t *testing.T) sandboxhost.Driver {
 			`--cgroup-manager cgroupfs --events-backend file system service --time=0 "unix://$1"`, dir, socket)
 	cmd.Env = append(os.Environ(), "CONTAINERS_CONF="+conf)
 	startEngine(t, dir, socket, cmd)
-	return newDocker(t, socket)
+	return socket
 }
 
 // engineDir is a directory whose path is short enough for sockets below it.
@@ -123,9 +123,9 @@ func ping(socket string) error {
 	return nil
 }
 
-func newDocker(t *testing.T, socket string) sandboxhost.Driver {
+func newDocker(t *testing.T, socket, parent string) sandboxhost.Driver {
 	t.Helper()
-	d, err := docker.New(docker.Options{Engine: "unix://" + socket, Agent: agent})
+	d, err := docker.New(docker.Options{Engine: "unix://" + socket, CgroupParent: parent, Agent: agent})
 	if err != nil {
 		t.Fatal(err)
 	}

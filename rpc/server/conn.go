@@ -178,6 +178,8 @@ func (c *conn) maxLine() int64 {
 // finish ends what the connection started, in the order in which nothing is
 // lost: calls are cancelled and answered, answers written, then it closes.
 func (c *conn) finish(next step, err error) {
+	c.s.leaving.add(1)
+	defer c.s.leaving.add(-1)
 	c.lines.Release()
 	c.mu.Lock()
 	ending, group := c.ending, c.group

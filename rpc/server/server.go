@@ -25,6 +25,7 @@ type Server struct {
 	budgets  budgets
 	epochs   epochs
 	work     workload
+	leaving  workload // connections that have ended and whose calls have not
 	contents contents
 	seed     maphash.Seed // of the hashes of params
 	tasks    work.Tasks
@@ -253,6 +254,10 @@ func (s *Server) untrack(remove func()) {
 	defer s.mu.Unlock()
 	remove()
 }
+
+// Left waits until what connections that have ended had begun has ended too,
+// but for calls with a key, which outlive their connection.
+func (s *Server) Left(ctx context.Context) error { return s.leaving.wait(ctx) }
 
 func (s *Server) isClosed() bool {
 	s.mu.Lock()

@@ -192,6 +192,9 @@ func (d *Daemon) open() error {
 	return nil
 }
 
+// openTimeout is how long a hello may wait for its sandbox to start.
+const openTimeout = 2 * time.Minute
+
 // serveBy makes the server and what it needs.
 func (d *Daemon) serveBy() {
 	transfers := transfer.Config{TokenTTL: d.cfg.TokenTTL, Kept: d.cfg.KeptOutcomes, MaxLive: d.cfg.MaxTransfers, MaxTokens: d.cfg.MaxTokens}
@@ -202,7 +205,7 @@ func (d *Daemon) serveBy() {
 	d.transfers = transfer.NewTable(transfers)
 	d.gate = gate.New(d.cfg.gateLimits())
 	d.server = server.New(server.Config{
-		Host: d.host, Transfers: d.transfers, Keys: d.keys, Limits: d.cfg.Limits(), ServerName: "controld/" + d.opts.Version,
+		Host: d.host, OpenTimeout: openTimeout, Transfers: d.transfers, Keys: d.keys, Limits: d.cfg.Limits(), ServerName: "controld/" + d.opts.Version,
 		DataURLs: func(net.Addr) []string { return d.dataURLs },
 		Gate:     d.gate, Capabilities: d.capabilities(),
 		CertificateLogin: d.cfg.TLSClientLogin, CertificateTenant: sandboxhost.CertificateTenant,
