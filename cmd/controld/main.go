@@ -101,7 +101,7 @@ timeout 124, signal 128+n.`,
 	root.SetErr(a.stderr)
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return &usageError{err.Error()} })
 	root.AddGroup(&cobra.Group{ID: groupDaemon, Title: "Daemon:"}, &cobra.Group{ID: groupClient, Title: "Client:"})
-	root.AddCommand(a.serveCommand(), a.agentCommand(), a.tokenCommand(), a.configCommand(), a.versionCommand())
+	root.AddCommand(a.serveCommand(), a.agentCommand(), a.tokenCommand(), a.configCommand(), a.doctorCommand(), a.versionCommand())
 	root.AddCommand(a.execCommand(), a.cpCommand(), a.catCommand(), a.putCommand(), a.lsCommand(), a.statCommand(),
 		a.mkdirCommand(), a.rmCommand(), a.existsCommand(), a.pingCommand(), a.benchCommand())
 	return root

@@ -75,7 +75,15 @@ func (d *Driver) Start(ctx context.Context, spec sandboxhost.Spec) (sandboxhost.
 	if err := prepare(spec); err != nil {
 		return nil, sandbox.AsError("start", "", err)
 	}
-	i, err := d.run(ctx, spec)
+	image, err := d.image(ctx, spec.Box.Image)
+	if err != nil {
+		return nil, startFailed(err, "")
+	}
+	filter, err := d.filter(ctx, spec.Run)
+	if err != nil {
+		return nil, startFailed(err, "")
+	}
+	i, err := d.run(ctx, spec, d.container(spec, image, filter))
 	if err != nil {
 		after := context.WithoutCancel(ctx)
 		return nil, errors.Join(startFailed(err, d.lastWords(after, spec)), d.remove(after, spec))
@@ -99,16 +107,9 @@ func prepare(spec sandboxhost.Spec) error {
 // linkDir is where the agent makes its socket.
 func linkDir(spec sandboxhost.Spec) string { return filepath.Join(spec.Run, "link") }
 
-func (d *Driver) run(ctx context.Context, spec sandboxhost.Spec) (*instance, error) {
-	image, err := d.image(ctx, spec.Box.Image)
-	if err != nil {
-		return nil, err
-	}
-	filter, err := d.filter(ctx, spec.Run)
-	if err != nil {
-		return nil, err
-	}
-	made, err := d.engine.ContainerCreate(ctx, d.container(spec, image, filter))
+// run makes a container and starts it, up to where its agent listens.
+func (d *Driver) run(ctx context.Context, spec sandboxhost.Spec, options client.ContainerCreateOptions) (*instance, error) {
+	made, err := d.engine.ContainerCreate(ctx, options)
 	if err != nil {
 		return nil, err
 	}
