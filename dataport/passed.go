@@ -122,8 +122,11 @@ func receiveFile(conn *net.UnixConn) (*os.File, error) {
 // receiveWith fills b, and appends the descriptors that come with any of it.
 func receiveWith(conn *net.UnixConn, b []byte, files *[]*os.File) (n int, err error) {
 	for n < len(b) {
-		had := len(*files)
-		got, lost, err := receiveRights(conn, b[n:], files)
+		had, most := len(*files), len(b)
+		if n == 0 {
+			most = 1 // or it would not be known with which byte they came
+		}
+		got, lost, err := receiveRights(conn, b[n:most], files)
 		if err == nil && (lost || n > 0 && len(*files) > had) {
 			err = lied("descriptors that are too many, or come late")
 		}
