@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"os"
 	"os/exec"
@@ -39,6 +40,13 @@ var buildOnce = sync.OnceValues(func() (string, error) {
 })
 
 func TestMain(m *testing.M) {
+	if os.Getenv(frontOf) != "" {
+		if err := serveFront(); err != nil {
+			fmt.Fprintln(os.Stderr, "front:", err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
 	code := m.Run()
 	if path, err := buildOnce(); err == nil {
 		os.RemoveAll(filepath.Dir(path))
@@ -155,7 +163,7 @@ func (p *place) run(t *testing.T, cmd *exec.Cmd, readyFile string) *process {
 }
 
 // await polls for what another process does.
-func await(t *testing.T, what string, done func() bool) {
+func await(t testing.TB, what string, done func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(patience); !done(); time.Sleep(2 * time.Millisecond) {
 		if time.Now().After(deadline) {
