@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"io"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -14,6 +16,7 @@ import (
 	"github.com/controld/controld/dataport"
 	"github.com/controld/controld/rpc/server"
 	"github.com/controld/controld/sandbox"
+	"github.com/controld/controld/transfer"
 )
 
 // newPassing is a stage that hands files over, and an adapter that takes them.
@@ -311,5 +314,56 @@ func TestTakenFileFailsAsTheServerSays(t *testing.T) {
 		if _, err := sink.Commit(t.Context(), sandbox.Commit{Bytes: tc.bytes}); sandbox.KindOf(err) != tc.want {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+}
+
+// TestLiarsAreToldSo: P11.19. A server that hands over what it should not has its
+// transfer aborted; nothing is asked for a second time.
+func TestLiarsAreToldSo(t *testing.T) {
+	table := transfer.NewTable(transfer.Config{})
+	var asked atomic.Int64
+	st, sb := newPassing(t, func(c *server.Config, _ sandbox.Backend) {
+		c.Transfers = table
+		c.ServeData = func(_ context.Context, conn net.Conn, _ any) {
+			defer conn.Close()
+			asked.Add(1)
+			if _, err := io.ReadFull(conn, make([]byte, 51)); err == nil {
+				io.WriteString(conn, "FD\n")
+			}
+		}
+	})
+	st.put(t, "f", "text")
+	for i := range 100 { // more than there are places
+		_, err := sb.OpenRead(t.Context(), "f", sandbox.ReadOptions{})
+		wantKind(t, err, sandbox.KindInternal)
+		_, err = sb.OpenWrite(t.Context(), "f", sandbox.WriteOptions{})
+		wantKind(t, err, sandbox.KindInternal)
+		if n := asked.Load(); n != int64(2*(i+1)) || table.Live() != 0 {
+			t.Fatalf("asked %d times, %d transfers live", n, table.Live())
+		}
+	}
+}
+
+// TestSilenceIsWaitedForApart: a server that never answers holds up whoever asks
+// until that gives up.
+func TestSilenceIsWaitedForApart(t *testing.T) {
+	came := make(chan struct{}, 2)
+	st, sb := newPassing(t, func(c *server.Config, _ sandbox.Backend) {
+		c.ServeData = func(_ context.Context, conn net.Conn, _ any) {
+			defer conn.Close()
+			io.ReadFull(conn, make([]byte, 51))
+			came <- struct{}{}
+			conn.Read(make([]byte, 1))
+		}
+	})
+	st.put(t, "f", "text")
+	for range 2 {
+		ctx, cancel := context.WithCancel(t.Context())
+		go func() {
+			<-came
+			cancel()
+		}()
+		_, err := sb.OpenRead(ctx, "f", sandbox.ReadOptions{})
+		wantKind(t, err, sandbox.KindCancelled)
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/controld/controld/adapter"
+	"github.com/controld/controld/dataport"
 	"github.com/controld/controld/rpc/server"
 	"github.com/controld/controld/sandboxhost/daemon"
 )
@@ -35,7 +36,7 @@ func serveFront() error {
 		return err
 	}
 	defer sb.Close()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	ln, err := dataport.Listen(dataport.Endpoint{Scheme: dataport.SchemeTCP, Host: "127.0.0.1"}, dataport.ListenOptions{})
 	if err != nil {
 		return err
 	}

@@ -39,10 +39,16 @@ var buildOnce = sync.OnceValues(func() (string, error) {
 	return path, nil
 })
 
+// others are the programs that this one is as well, by a variable that says so.
+var others = map[string]func() error{frontOf: serveFront, handsOver: handOver}
+
 func TestMain(m *testing.M) {
-	if os.Getenv(frontOf) != "" {
-		if err := serveFront(); err != nil {
-			fmt.Fprintln(os.Stderr, "front:", err)
+	for variable, program := range others {
+		if os.Getenv(variable) == "" {
+			continue
+		}
+		if err := program(); err != nil {
+			fmt.Fprintf(os.Stderr, "%s: %v\n", variable, err)
 			os.Exit(1)
 		}
 		os.Exit(0)
