@@ -342,6 +342,54 @@ func TestLiarsAreToldSo(t *testing.T) {
 			t.Fatalf("asked %d times, %d transfers live", n, table.Live())
 		}
 	}
+	// With a digest there is nothing to ask for.
+	_, err := sb.OpenRead(t.Context(), "f", sandbox.ReadOptions{Digest: true})
+	wantKind(t, err, sandbox.KindConnectionLost)
+	_, err = sb.OpenWrite(t.Context(), "f", sandbox.WriteOptions{Digest: true})
+	wantKind(t, err, sandbox.KindConnectionLost)
+}
+
+// committer tells of a commit before it is done.
+type committer struct {
+	sandbox.Backend
+	commits func()
+}
+
+func (c *committer) OpenWrite(ctx context.Context, path string, o sandbox.WriteOptions) (sandbox.Sink, error) {
+	k, err := c.Backend.OpenWrite(ctx, path, o)
+	return toldSink{k, c}, err
+}
+
+type toldSink struct {
+	sandbox.Sink
+	c *committer
+}
+
+func (k toldSink) Commit(ctx context.Context, c sandbox.Commit) (sandbox.WriteInfo, error) {
+	k.c.commits()
+	return k.Sink.Commit(ctx, c)
+}
+
+// TestClosedBeforeItsName: P11.16. Nobody has a new version open for writing when
+// it gets its name, or a program could not be started.
+func TestClosedBeforeItsName(t *testing.T) {
+	told := &committer{}
+	_, sb := newPassing(t, func(c *server.Config, b sandbox.Backend) {
+		told.Backend = b
+		c.Host = host{told}
+	})
+	sink, err := sb.OpenWrite(t.Context(), "f", sandbox.WriteOptions{})
+	if err != nil || !isPassed(sink.Writer()) {
+		t.Fatalf("not taken over, %v", err)
+	}
+	told.commits = func() {
+		if _, err := sink.Writer().Write([]byte("x")); !errors.Is(err, os.ErrClosed) {
+			t.Errorf("%v while it is committed", err)
+		}
+	}
+	if _, err := sink.Commit(t.Context(), sandbox.Commit{}); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // TestSilenceIsWaitedForApart: a server that never answers holds up whoever asks
