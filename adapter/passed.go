@@ -20,7 +20,7 @@ type lease struct {
 	s *Sandbox
 
 	mu   sync.Mutex
-	file *dataport.Passed // nil before it has come, and after the end
+	file *dataport.Passed // nil before it has come
 	over bool
 }
 
@@ -41,7 +41,7 @@ func (s *Sandbox) newLease() *lease {
 func (e *lease) end() {
 	e.mu.Lock()
 	file := e.file
-	e.file, e.over = nil, true
+	e.over = true
 	e.mu.Unlock()
 	if file != nil {
 		file.Close()

@@ -50,15 +50,16 @@ func TestTakesFiles(t *testing.T) {
 	st, sb := newPassing(t, noChange)
 	st.put(t, "f", "text")
 	for name, tc := range map[string]struct {
-		path string
-		opts sandbox.ReadOptions
-		want bool
+		path  string
+		opts  sandbox.ReadOptions
+		want  bool
+		begin string
 	}{
-		"a file":            {"f", sandbox.ReadOptions{}, true},
-		"with a digest":     {"f", sandbox.ReadOptions{Digest: true}, false},
-		"made up":           {"/proc/self/status", sandbox.ReadOptions{}, false},
-		"of a version":      {"f", sandbox.ReadOptions{Offset: 1, Length: sandbox.Some[int64](2)}, true},
-		"with another name": {st.cwd + "/f", sandbox.ReadOptions{Scope: st.cwd}, true},
+		"a file":        {"f", sandbox.ReadOptions{}, true, "te"},
+		"with a digest": {"f", sandbox.ReadOptions{Digest: true}, false, "te"},
+		"made up":       {"/proc/self/status", sandbox.ReadOptions{}, false, ""},
+		"a part":        {"f", sandbox.ReadOptions{Offset: 1, Length: sandbox.Some[int64](2)}, true, "ex"},
+		"in a scope":    {st.cwd + "/f", sandbox.ReadOptions{Scope: st.cwd}, true, "te"},
 	} {
 		src, err := sb.OpenRead(t.Context(), tc.path, tc.opts)
 		if err != nil {
@@ -66,6 +67,10 @@ func TestTakesFiles(t *testing.T) {
 		}
 		if got := isPassed(src.Reader()); got != tc.want {
 			t.Errorf("%s: taken over %v", name, got)
+		}
+		begin := make([]byte, 2)
+		if _, err := io.ReadFull(src.Reader(), begin); err != nil || tc.begin != "" && string(begin) != tc.begin {
+			t.Errorf("%s: begins with %q, %v", name, begin, err)
 		}
 		src.Close()
 	}
@@ -266,6 +271,9 @@ func TestTakenFilesEnd(t *testing.T) {
 	wantKind(t, err, sandbox.KindCancelled)
 	_, err = src.Finish(4000)
 	wantKind(t, err, sandbox.KindCancelled)
+	for err = nil; !errors.Is(err, os.ErrClosed); {
+		_, err = src.Reader().Read(make([]byte, 1))
+	}
 
 	src, err = sb.OpenRead(t.Context(), "f", sandbox.ReadOptions{})
 	if err != nil {

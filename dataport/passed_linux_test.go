@@ -252,6 +252,7 @@ func TestPassedFileMoves(t *testing.T) {
 		for _, splices := range []int{0, 1} {
 			in := opened(t, src, unix.O_RDONLY)
 			out := opened(t, filepath.Join(dir, "dst"), unix.O_WRONLY|unix.O_CREAT|unix.O_TRUNC)
+			before := openFDs(t)
 			from, err := answered(t, false, dataport.PassRules{}, part{"FD\n", []int{in}})
 			if err != nil {
 				t.Fatal(err)
@@ -281,6 +282,9 @@ func TestPassedFileMoves(t *testing.T) {
 			sending.Wait()
 			from.Close()
 			to.Close()
+			near.Close()
+			far.Close()
+			wantClosed(t, name, before)
 			if text, err := os.ReadFile(filepath.Join(dir, "dst")); err != nil || string(text) != content[3:3+length] {
 				t.Errorf("%s: %d bytes arrived, or others", name, len(text))
 			}

@@ -12,19 +12,17 @@ import (
 )
 
 // passable returns the file of a transfer that can be handed over in place of
-// its bytes. Where it is not known how long it is, or something else is done
-// with its bytes on the way, there is none.
+// its bytes. Where something else is done with them on the way there is none.
 func passable(t *transfer.Transfer, rules dataport.PassRules) (*os.File, error) {
-	unsupported := &sandbox.Error{Kind: sandbox.KindUnsupported, Op: "claim"}
 	var bare any
 	if t.Direction == transfer.Write {
 		bare = t.Sink().Writer()
-	} else if _, known := t.Source().Length(); known {
+	} else {
 		bare = t.Source().Reader()
 	}
 	file, ok := bare.(*os.File)
 	if !ok || rules.Check(file, t.Direction == transfer.Write) != nil {
-		return nil, unsupported
+		return nil, &sandbox.Error{Kind: sandbox.KindUnsupported, Op: "claim"}
 	}
 	return file, nil
 }
