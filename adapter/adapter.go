@@ -11,7 +11,9 @@ package adapter
 import (
 	"context"
 	"crypto/tls"
+	"maps"
 	"net"
+	"slices"
 	"sync"
 	"time"
 
@@ -54,6 +56,14 @@ type Options struct {
 	// RetryFor is how long a call whose connection was lost waits for another
 	// one to be sent again on (10 s).
 	RetryFor time.Duration
+	// PassFiles has streams take over the files themselves from a server on a
+	// Unix socket that offers it, in place of their bytes. It is for whoever
+	// shares the machine with the sandbox, such as the daemon in front of its
+	// agent; what the sandbox hands over is looked at before it is used.
+	PassFiles bool
+	// TmpfsWrites are the tmpfs mounts on which files taken over may be
+	// written, see [dataport.PassRules].
+	TmpfsWrites []uint64
 	// Conn tunes the control connection.
 	Conn rpc.ConnOptions
 }
@@ -111,6 +121,7 @@ type Sandbox struct {
 	current  *link
 	dialling *attempt
 	failures int // dials in a row
+	leases   map[*lease]struct{}
 	all      sync.WaitGroup
 }
 
@@ -127,7 +138,7 @@ func New(opts Options) (*Sandbox, error) {
 	if opts.Dial == nil {
 		opts.Dial = opts.dialer(control)
 	}
-	s := &Sandbox{opts: opts, control: control}
+	s := &Sandbox{opts: opts, control: control, leases: make(map[*lease]struct{})}
 	for _, u := range opts.Data {
 		e, err := dataport.ParseEndpoint(u)
 		if err != nil {
@@ -144,9 +155,12 @@ func New(opts Options) (*Sandbox, error) {
 func (s *Sandbox) Close() error {
 	s.mu.Lock()
 	s.closed = true
-	current := s.current
+	current, leases := s.current, slices.Collect(maps.Keys(s.leases))
 	s.mu.Unlock()
 	s.cancel()
+	for _, e := range leases {
+		e.end()
+	}
 	if current != nil {
 		current.close()
 	}

@@ -49,7 +49,7 @@ func (s *Sandbox) readBuffer(ctx context.Context, op, path string, opts sandbox.
 	if r.Transfer == nil {
 		return r.File, nil
 	}
-	src, err := s.claimRead(ctx, l, r.Transfer, ahead{}, sandbox.Some(r.File.Size), sandbox.Some(r.Length), r.File.ETag)
+	src, err := s.claimRead(ctx, l, mintedBuffer(r, opts), ahead{})
 	if err != nil {
 		return sandbox.FileContent{}, at(err, op, path)
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"os"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -14,15 +15,16 @@ import (
 	"github.com/controld/controld/sandbox"
 )
 
-// sink is a write transfer on its data connection.
+// sink is a write transfer, on its data connection or with its file.
 type sink struct {
 	s       *Sandbox
 	l       *link
 	id      string
-	conn    net.Conn
 	ctx     context.Context
 	writer  io.Writer
 	written *counter // nil where the writer is a bare descriptor
+	last    func()   // says that no more bytes will come, before the commit
+	close   func()   // ends the connection; may be called twice
 	detach  func() bool
 	verdict *verdict
 
@@ -48,23 +50,46 @@ func (s *Sandbox) openWrite(ctx context.Context, path string, opts sandbox.Write
 	if err != nil {
 		return nil, err
 	}
-	conn, err := s.open(ctx, l, &t, ahead{}, nil)
-	if err != nil {
+	k := &sink{s: s, l: l, id: t.ID, ctx: ctx}
+	if err := k.open(&t, opts); err != nil {
 		l.drop(t.ID)
 		return nil, err
 	}
-	k := &sink{s: s, l: l, id: t.ID, conn: conn, writer: conn, ctx: ctx}
-	if !bare(conn) {
-		k.written = &counter{w: conn}
-		k.writer = k.written
-	}
 	k.verdict = l.watch(t.ID, func(v *verdict) {
 		if v.err != nil {
-			conn.Close() // a writer that is blocked on it learns of it
+			k.close() // a writer that is blocked on it learns of it
 		}
 	})
 	k.detach = context.AfterFunc(ctx, func() { k.abort(sandbox.Cancelled(ctx, rpc.MethodWriteFileStream, "")) })
 	return k, nil
+}
+
+// open takes the transfer's file over, where that is to be had, or opens its
+// data connection.
+func (k *sink) open(t *rpc.Transfer, opts sandbox.WriteOptions) error {
+	if !opts.Digest && k.s.passes(k.l, t) {
+		e, file, err := k.s.takeFile(k.ctx, k.l, t, ahead{}, true)
+		if err != nil {
+			return err
+		}
+		if e != nil {
+			k.writer, k.last, k.close = file, func() { file.CloseFile() }, e.end
+			return nil
+		}
+	}
+	conn, err := k.s.open(k.ctx, k.l, t, ahead{}, nil)
+	if err != nil {
+		return err
+	}
+	k.writer, k.last, k.close = conn, func() {}, func() { conn.Close() }
+	if k.s.control.Scheme != dataport.SchemeHybridVsock {
+		k.last = func() { dataport.CloseWrite(conn) }
+	}
+	if !bare(conn) {
+		k.written = &counter{w: conn}
+		k.writer = k.written
+	}
+	return nil
 }
 
 // bare tells whether conn is one that the kernel can send a file to by itself.
@@ -95,16 +120,14 @@ func (k *sink) Commit(ctx context.Context, c sandbox.Commit) (sandbox.WriteInfo,
 	if err := k.end(); err != nil {
 		return sandbox.WriteInfo{}, err
 	}
-	defer k.conn.Close()
+	defer k.close()
 	if k.written != nil && k.written.n.Load() < c.Bytes {
 		// Not every transport can tell the server that no more will come.
 		k.l.drop(k.id)
 		return sandbox.WriteInfo{}, &sandbox.Error{Kind: sandbox.KindTruncated, Op: rpc.MethodWriteFileStream,
 			Bytes: sandbox.Some(k.written.n.Load()), Expected: sandbox.Some(c.Bytes)}
 	}
-	if k.s.control.Scheme != dataport.SchemeHybridVsock {
-		dataport.CloseWrite(k.conn)
-	}
+	k.last()
 	r, err := k.l.rpc.TransferCommit(ctx, k.id, c)
 	if sandbox.KindOf(err) == sandbox.KindConnectionLost {
 		r, err = k.ask(ctx, err)
@@ -156,11 +179,11 @@ func (k *sink) abort(cause error) error {
 	if k.end() != nil {
 		return reason(cause)
 	}
-	defer k.conn.Close()
+	defer k.close()
 	if broken(cause) && k.verdict.within(context.Background(), patience) && k.verdict.err != nil {
 		return k.verdict.err
 	}
-	k.conn.Close()
+	k.close()
 	k.l.drop(k.id)
 	return reason(cause)
 }
@@ -176,7 +199,7 @@ func reason(cause error) error {
 // broken tells whether err is that of the data connection, so that the server
 // knows better what happened.
 func broken(err error) bool {
-	for _, target := range []error{syscall.EPIPE, syscall.ECONNRESET, net.ErrClosed, io.ErrClosedPipe} {
+	for _, target := range []error{syscall.EPIPE, syscall.ECONNRESET, net.ErrClosed, os.ErrClosed, io.ErrClosedPipe} {
 		if errors.Is(err, target) {
 			return true
 		}

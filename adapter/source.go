@@ -87,7 +87,7 @@ func (s *Sandbox) OpenRead(ctx context.Context, path string, opts sandbox.ReadOp
 	if err != nil {
 		return nil, err
 	}
-	src, err := s.claimRead(ctx, l, &r.Transfer, a, r.Size, r.Length, r.ETag)
+	src, err := s.claimRead(ctx, l, &minted{&r.Transfer, r.Size, r.Length, r.ETag, opts}, a)
 	if err != nil {
 		return nil, at(err, rpc.MethodReadFileStream, path)
 	}
@@ -107,25 +107,59 @@ func (s *Sandbox) openInline(ctx context.Context, path string, opts sandbox.Read
 	if r.Transfer == nil {
 		return sandbox.ContentSource(r.File), nil
 	}
-	src, err := s.claimRead(ctx, l, r.Transfer, ahead{}, sandbox.Some(r.File.Size), sandbox.Some(r.Length), r.File.ETag)
+	src, err := s.claimRead(ctx, l, mintedBuffer(r, opts), ahead{})
 	if err != nil {
 		return nil, at(err, rpc.MethodReadFile, path)
 	}
 	return src, nil
 }
 
-// claimRead opens the data connection of a minted read. The verdict is asked
+// minted is what the server said of a read that it minted.
+type minted struct {
+	transfer     *rpc.Transfer
+	size, length sandbox.Optional[int64]
+	etag         string
+	opts         sandbox.ReadOptions
+}
+
+// mintedBuffer is a buffered read that turned into a transfer.
+func mintedBuffer(r rpc.ReadResult, opts sandbox.ReadOptions) *minted {
+	return &minted{r.Transfer, sandbox.Some(r.File.Size), sandbox.Some(r.Length), r.File.ETag, opts}
+}
+
+// claimRead opens a minted read: takes its file over, where that is to be had,
+// or opens its data connection.
+func (s *Sandbox) claimRead(ctx context.Context, l *link, r *minted, a ahead) (sandbox.Source, error) {
+	if r.size.Known && r.length.Known && !r.opts.Digest && s.passes(l, r.transfer) {
+		src, err := s.takeRead(ctx, l, r, a)
+		if err != nil {
+			l.drop(r.transfer.ID)
+			return nil, err
+		}
+		if src != nil {
+			return src, nil
+		}
+		a = ahead{} // it was used to ask
+	}
+	src, err := s.connectRead(ctx, l, r, a)
+	if err != nil {
+		return nil, err
+	}
+	return src, nil
+}
+
+// connectRead opens the data connection of a minted read. The verdict is asked
 // for behind the token, so that it is on its way when the bytes are there;
 // where no length is known it ends the bytes, and must not do that before OK.
-func (s *Sandbox) claimRead(ctx context.Context, l *link, t *rpc.Transfer, a ahead, size, length sandbox.Optional[int64], etag string) (*source, error) {
-	src := &source{l: l, id: t.ID, size: size, length: length, etag: etag, ctx: ctx}
+func (s *Sandbox) connectRead(ctx context.Context, l *link, r *minted, a ahead) (*source, error) {
+	src := &source{l: l, id: r.transfer.ID, size: r.size, length: r.length, etag: r.etag, ctx: ctx}
 	var said func(net.Conn)
-	if length.Known {
+	if r.length.Known {
 		said = src.begin
 	}
-	conn, err := s.open(ctx, l, t, a, said)
+	conn, err := s.open(ctx, l, r.transfer, a, said)
 	if err != nil {
-		l.drop(t.ID)
+		l.drop(src.id)
 		return nil, src.refused(err)
 	}
 	if said == nil {

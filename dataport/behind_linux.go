@@ -26,11 +26,13 @@ type behind struct {
 
 // newBehind returns nil where w is no file.
 func newBehind(w any) *behind {
-	file, ok := w.(*os.File)
-	if !ok {
-		return nil
+	switch w := w.(type) {
+	case *os.File:
+		return &behind{file: w}
+	case *Passed:
+		return &behind{file: w.file}
 	}
-	return &behind{file: file}
+	return nil
 }
 
 // advance is told that total bytes have arrived. An error of the disk is

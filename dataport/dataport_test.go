@@ -141,12 +141,12 @@ func TestPreambleInAnyPiecesLeavesThePayload(t *testing.T) {
 		h := handler{make(chan []byte, 1)}
 		var serving sync.WaitGroup
 		serving.Go(func() {
-			dataport.Serve(t.Context(), far, func(got string) (dataport.Handler, error) {
+			dataport.Serve(t.Context(), far, dataport.Claims{Bytes: func(got string) (dataport.Handler, error) {
 				if got != token {
 					return nil, errors.New("wrong")
 				}
 				return h, nil
-			})
+			}})
 		})
 		io.WriteString(near, whole[:cut])
 		io.WriteString(near, whole[cut:])
@@ -174,7 +174,8 @@ func TestRefusals(t *testing.T) {
 		near, far := tcpPair(t)
 		var serving sync.WaitGroup
 		serving.Go(func() {
-			dataport.Serve(t.Context(), far, func(string) (dataport.Handler, error) { return nil, tc.err })
+			claim := func(string) (dataport.Handler, error) { return nil, tc.err }
+			dataport.Serve(t.Context(), far, dataport.Claims{Bytes: claim, File: claim})
 		})
 		io.WriteString(near, tc.send)
 		near.CloseWrite()

@@ -33,19 +33,34 @@ type Handler interface {
 // Claim takes a token, once. The kind of its error is said to the client.
 type Claim func(token string) (Handler, error)
 
+// Claims take the tokens that are presented.
+type Claims struct {
+	// Bytes takes those that ask for a transfer's bytes.
+	Bytes Claim
+	// File takes those that ask for its file, on Unix sockets; its handler
+	// says [PassFile] and no [Welcome]. nil refuses them all. An error of
+	// [sandbox.KindUnsupported] leaves the token good.
+	File Claim
+}
+
 // Serve reads the preamble of conn, claims its token and hands the connection
 // to the transfer's handler. It returns when the connection is closed. conn
 // must yield the preamble's first byte; the caller has set the deadline for
-// the whole of it, which ends with the preamble.
-func Serve(ctx context.Context, conn net.Conn, claim Claim) {
+// the whole of it, which ends with the preamble. Descriptors that come with it
+// are closed by the kernel: nothing here asks for them.
+func Serve(ctx context.Context, conn net.Conn, claims Claims) {
 	magic, token, err := readPreamble(conn)
 	if err != nil {
 		conn.Close()
 		return
 	}
+	claim := claims.Bytes
 	if magic == magicDescriptor {
-		refuse(conn, sandbox.KindUnsupported)
-		return
+		claim = claims.File
+		if _, local := conn.(*net.UnixConn); !local || claim == nil {
+			refuse(conn, sandbox.KindUnsupported)
+			return
+		}
 	}
 	handler, err := claim(token)
 	if err != nil {
@@ -84,10 +99,10 @@ func ParsePreamble(buf []byte) (magic, token string, err error) {
 	return magic, token, nil
 }
 
-// wireKind limits what a stranger is told to the three kinds of the protocol.
+// wireKind limits what a stranger is told to the kinds of the protocol.
 func wireKind(err error) sandbox.Kind {
 	switch k := sandbox.KindOf(err); k {
-	case sandbox.KindResourceExhausted, sandbox.KindUnavailable:
+	case sandbox.KindResourceExhausted, sandbox.KindUnavailable, sandbox.KindUnsupported:
 		return k
 	}
 	return sandbox.KindTokenInvalid
@@ -109,7 +124,7 @@ func Open(ctx context.Context, token string, dials []func(context.Context) (net.
 	for _, dial := range dials {
 		conn, err := dial(ctx)
 		if err == nil {
-			return present(ctx, conn, token, said)
+			return present(ctx, conn, magicData+token+"\n", said, readWelcome)
 		}
 		if first == nil {
 			first = err
@@ -127,15 +142,16 @@ func Open(ctx context.Context, token string, dials []func(context.Context) (net.
 
 const opOpen = "open data connection"
 
-// present says the token on a new connection and waits for the server's OK.
-func present(ctx context.Context, conn net.Conn, token string, said func(net.Conn)) (net.Conn, error) {
+// present says the preamble on a new connection and has answer read what the
+// server says to it.
+func present(ctx context.Context, conn net.Conn, preamble string, said func(net.Conn), answer func(net.Conn) error) (net.Conn, error) {
 	stop := context.AfterFunc(ctx, func() { conn.SetDeadline(time.Unix(1, 0)) })
-	_, err := io.WriteString(conn, magicData+token+"\n")
+	_, err := io.WriteString(conn, preamble)
 	if err == nil {
 		if said != nil {
 			said(conn)
 		}
-		err = readWelcome(conn)
+		err = answer(conn)
 	}
 	if stop() && err == nil {
 		return conn, nil
@@ -161,11 +177,16 @@ func readWelcome(conn net.Conn) error {
 	if string(head[:]) == Welcome {
 		return nil
 	}
+	return readRefusal(conn, string(head[:]))
+}
+
+// readRefusal reads what is left of an "ERR KIND\n" that begins with head.
+func readRefusal(conn net.Conn, head string) error {
 	rest, err := readLine(conn, 64)
 	if err != nil {
 		return err
 	}
-	kind, ok := strings.CutPrefix(string(head[:])+rest, "ERR ")
+	kind, ok := strings.CutPrefix(head+rest, "ERR ")
 	if !ok {
 		return errors.New("the data port does not speak this protocol")
 	}

@@ -6,6 +6,7 @@ import (
 	"os"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"golang.org/x/time/rate"
@@ -59,9 +60,9 @@ const shortMost = 64<<10 - len(Welcome)
 // [sandbox.KindStalled], one that is gone [sandbox.KindAborted]; fewer bytes
 // than length, without an error of r, are io.ErrUnexpectedEOF.
 func (p *Pump) Send(tenant string, conn net.Conn, r io.Reader, length sandbox.Optional[int64], ended func() bool) (int64, error) {
-	file, isFile := r.(*os.File)
-	if isFile && length.Known && length.Value <= int64(shortMost) {
-		return p.sendShort(conn, file, int(length.Value), ended)
+	move := kernelSend(conn, r)
+	if move != nil && length.Known && length.Value <= int64(shortMost) {
+		return p.sendShort(conn, r, int(length.Value), ended)
 	}
 	n := p.sends.Add(1)
 	defer p.sends.Add(-1)
@@ -71,12 +72,26 @@ func (p *Pump) Send(tenant string, conn net.Conn, r io.Reader, length sandbox.Op
 	}
 	pace := p.pacer(tenant)
 	pace.smooth(conn)
-	if isFile {
-		if rf, ok := conn.(io.ReaderFrom); ok {
-			return p.sendFile(pace, conn, rf, file, length, ended)
-		}
+	if move != nil {
+		return p.sendFile(pace, conn, move, length, ended)
 	}
 	return p.sendCopy(pace, conn, r, length, ended)
+}
+
+// kernelSend returns how to have the kernel send at most so many bytes of r,
+// nil where it cannot; fewer without an error are the end of r.
+func kernelSend(conn net.Conn, r io.Reader) func(want int64) (int64, error) {
+	switch file := r.(type) {
+	case *os.File:
+		if to, ok := conn.(io.ReaderFrom); ok {
+			return func(want int64) (int64, error) { return to.ReadFrom(&io.LimitedReader{R: file, N: want}) }
+		}
+	case *Passed:
+		if spliceable(conn) {
+			return func(want int64) (int64, error) { return file.sendTo(conn.(syscall.Conn), want) }
+		}
+	}
+	return nil
 }
 
 // What may lie in the kernel, not yet sent, is what a peer that does not read
@@ -95,7 +110,7 @@ func unsentShare(n int64) int {
 }
 
 // sendShort sends the welcome and all of a file in one write.
-func (p *Pump) sendShort(conn net.Conn, file *os.File, length int, ended func() bool) (int64, error) {
+func (p *Pump) sendShort(conn net.Conn, file io.Reader, length int, ended func() bool) (int64, error) {
 	buf := bufferPool.Get().(*[]byte)
 	defer bufferPool.Put(buf)
 	head := copy(*buf, Welcome)
@@ -111,7 +126,7 @@ func (p *Pump) sendShort(conn net.Conn, file *os.File, length int, ended func() 
 }
 
 // sendFile is the loop of sendfile(2).
-func (p *Pump) sendFile(pace *pacer, conn net.Conn, to io.ReaderFrom, file *os.File, length sandbox.Optional[int64], ended func() bool) (int64, error) {
+func (p *Pump) sendFile(pace *pacer, conn net.Conn, move func(int64) (int64, error), length sandbox.Optional[int64], ended func() bool) (int64, error) {
 	var sent int64
 	watch := p.watch()
 	var pieces sandbox.Pieces
@@ -126,7 +141,7 @@ func (p *Pump) sendFile(pace *pacer, conn net.Conn, to io.ReaderFrom, file *os.F
 			leave()
 			return sent, errEnded
 		}
-		n, err := to.ReadFrom(&io.LimitedReader{R: file, N: want})
+		n, err := move(want)
 		leave()
 		pace.pay(n, ended)
 		sent += n

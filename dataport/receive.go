@@ -73,19 +73,34 @@ func (p *Pump) Receive(tenant string, conn net.Conn, w io.Writer, durable bool, 
 // receiveUpTo moves at most limit bytes and returns io.EOF at the end. It may
 // return early only with an error.
 func (p *Pump) receiveUpTo(conn net.Conn, w io.Writer, limit int64) (int64, error) {
-	file, ok := w.(*os.File)
-	if !ok || !spliceable(conn) {
+	move := kernelReceive(conn, w)
+	if move == nil {
 		return receiveCopy(conn, w, limit)
 	}
 	if !p.takeSplice() {
-		return receiveLarge(conn.(syscall.Conn), file, limit)
+		return receiveLarge(conn.(syscall.Conn), w, limit)
 	}
 	defer p.freeSplice()
-	n, err := file.ReadFrom(&io.LimitedReader{R: conn, N: limit})
+	n, err := move(limit)
 	if err == nil && n < limit {
 		err = io.EOF
 	}
 	return n, err
+}
+
+// kernelReceive returns how to have the kernel move at most so many bytes to w,
+// nil where it cannot; fewer without an error are the end of what conn sends.
+func kernelReceive(conn net.Conn, w io.Writer) func(limit int64) (int64, error) {
+	if !spliceable(conn) {
+		return nil
+	}
+	switch file := w.(type) {
+	case *os.File:
+		return func(limit int64) (int64, error) { return file.ReadFrom(&io.LimitedReader{R: conn, N: limit}) }
+	case *Passed:
+		return func(limit int64) (int64, error) { return file.fillFrom(conn.(syscall.Conn), limit) }
+	}
+	return nil
 }
 
 func spliceable(conn net.Conn) bool {
@@ -167,7 +182,7 @@ func receiveCopy(conn net.Conn, w io.Writer, limit int64) (int64, error) {
 // a file takes many in one write; whoever else it goes to may wait for them.
 func receiveInto(conn net.Conn, w io.Writer, b []byte) (int64, error) {
 	n, rerr := conn.Read(b)
-	if _, isFile := w.(*os.File); isFile {
+	if isFile(w) {
 		for m := 0; n < len(b) && rerr == nil; n += m {
 			m, rerr = conn.Read(b[n:])
 		}
@@ -177,6 +192,14 @@ func receiveInto(conn net.Conn, w io.Writer, b []byte) (int64, error) {
 		return int64(m), &writeError{werr}
 	}
 	return int64(n), rerr
+}
+
+func isFile(w io.Writer) bool {
+	switch w.(type) {
+	case *os.File, *Passed:
+		return true
+	}
+	return false
 }
 
 // writeError marks an error as that of the writer, so that a proxy does not

@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"os"
 	"os/exec"
@@ -38,7 +39,20 @@ var buildOnce = sync.OnceValues(func() (string, error) {
 	return path, nil
 })
 
+// others are the programs that this one is as well, by a variable that says so.
+var others = map[string]func() error{frontOf: serveFront, handsOver: handOver}
+
 func TestMain(m *testing.M) {
+	for variable, program := range others {
+		if os.Getenv(variable) == "" {
+			continue
+		}
+		if err := program(); err != nil {
+			fmt.Fprintf(os.Stderr, "%s: %v\n", variable, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
 	code := m.Run()
 	if path, err := buildOnce(); err == nil {
 		os.RemoveAll(filepath.Dir(path))
@@ -155,7 +169,7 @@ func (p *place) run(t *testing.T, cmd *exec.Cmd, readyFile string) *process {
 }
 
 // await polls for what another process does.
-func await(t *testing.T, what string, done func() bool) {
+func await(t testing.TB, what string, done func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(patience); !done(); time.Sleep(2 * time.Millisecond) {
 		if time.Now().After(deadline) {

@@ -135,6 +135,10 @@ const (
 	// parameters, is that call: it joins it or gets its answer, and nothing is
 	// done twice. A backend without it refuses keys as KindUnsupported.
 	CapKeys Capability = "keys"
+	// CapPassFiles is told by a server that hands files over on its Unix
+	// sockets in place of their bytes. It is one connection's own: who serves
+	// such a backend does not pass it on.
+	CapPassFiles Capability = "pass_files"
 )
 
 // Info tells what a sandbox is.

@@ -154,9 +154,35 @@ func (tb *Table) Claim(token string, session any) (*Transfer, error) {
 // are open, by mine. A token of somebody else's is answered like any other
 // wrong one, and stays good.
 func (tb *Table) ClaimOf(token string, session any, mine func(tenant string) bool) (*Transfer, error) {
-	key := sha256.Sum256([]byte(token))
 	tb.mu.Lock()
 	defer tb.mu.Unlock()
+	t, err := tb.held(token, session, mine)
+	if err != nil {
+		return nil, err
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	tb.burn(t)
+	if t.state != Minted {
+		return nil, tokenInvalid()
+	}
+	t.expiry.Stop()
+	t.set(Claimed)
+	return t, nil
+}
+
+// Look returns the transfer that [Table.ClaimOf] would give, and leaves the
+// token where it is: it may be gone in the next moment.
+func (tb *Table) Look(token string, session any, mine func(tenant string) bool) (*Transfer, error) {
+	tb.mu.Lock()
+	defer tb.mu.Unlock()
+	return tb.held(token, session, mine)
+}
+
+// held finds the transfer of a token that is good here; the caller holds the
+// lock.
+func (tb *Table) held(token string, session any, mine func(tenant string) bool) (*Transfer, error) {
+	key := sha256.Sum256([]byte(token))
 	t := tb.tokens[key]
 	if t == nil {
 		return nil, tb.refused(key)
@@ -166,12 +192,6 @@ func (tb *Table) ClaimOf(token string, session any, mine func(tenant string) boo
 	if t.session() != session || mine != nil && !mine(t.owner.Tenant) {
 		return nil, tb.refused(key)
 	}
-	tb.burn(t)
-	if t.state != Minted {
-		return nil, tokenInvalid()
-	}
-	t.expiry.Stop()
-	t.set(Claimed)
 	return t, nil
 }
 

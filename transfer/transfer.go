@@ -169,6 +169,10 @@ func (t *Transfer) AwaitCommit(stall time.Duration) bool {
 	}
 }
 
+// Lent ends a read whose file was handed over and has come back: nothing was
+// sent from here, and what became of it is known to whoever had it.
+func (t *Transfer) Lent() { t.end(Done, Outcome{}, nil) }
+
 // FinishRead ends a read: sent bytes were handed to the socket, and cause is
 // what stopped it short, if anything did.
 func (t *Transfer) FinishRead(sent int64, cause error) {

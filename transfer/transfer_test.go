@@ -234,10 +234,19 @@ func TestTokenOfASessionIsValidThereAlone(t *testing.T) {
 	for _, session := range []any{nil, b} {
 		_, err := tb.Claim(token, session)
 		wantKind(t, err, sandbox.KindTokenInvalid)
+		_, err = tb.Look(token, session, nil)
+		wantKind(t, err, sandbox.KindTokenInvalid)
+	}
+	for range 2 { // a look takes nothing
+		if _, err := tb.Look(token, a, nil); err != nil {
+			t.Fatal(err)
+		}
 	}
 	if _, err := tb.Claim(token, a); err != nil {
 		t.Fatal(err)
 	}
+	_, err := tb.Look(token, a, nil)
+	wantKind(t, err, sandbox.KindTokenInvalid)
 }
 
 func TestCommitBeforeClaimAndData(t *testing.T) {

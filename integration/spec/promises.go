@@ -21,6 +21,8 @@ func ofStreams() []promise {
 			"order of system calls; three power cuts, both controls lose writes", []string{"integration: TestWireSyncReachesTheDisk", "integration/guest: TestPowerCut"}},
 		{"a token opens one connection, once", "100 that race for one", []string{"transfer: TestTokenIsSingleUse", "integration: TestWireOneTokenOneConnection", "integration: TestCase_C41"}},
 		{"bytes between a file and a TCP socket are moved by the kernel", "no read and no write of contents in a trace", []string{"integration: TestZeroCopy"}},
+		{"an agent on the same machine hands its files over and moves no bytes", "1 GiB each way beside a trace; 3 GiB and their verdict beside a stopped agent",
+			[]string{"integration: TestPassedFilesZeroCopy", "integration: TestPassedFileOfAStoppedAgent", "sandbox/sandboxtest: TestTwoHopsPassedFiles"}},
 		{"nobody holds memory by standing still", "100 stalled readers of 1 GiB beside 20 floods of output: 192 MiB, over TLS or a session 300; bytes pushed before hello", []string{"integration: TestStalledReadersAndFloods", "integration: TestCase_C08", "integration: TestWireNothingIsReadAhead", "dataport: TestWaitingReceptionsHoldNoBuffers", "adapter: TestStalledStreamsOfASessionHoldNothingUp", "integration: TestStrangersFloodOfBytes"}},
 		{"a hundred uploads at once end right, for an ordinary user, too", "100 at once, 64 pipes", []string{"integration: TestHundredUploadsAtOnce"}},
 	}

@@ -96,6 +96,9 @@ type Config struct {
 	// Pump moves the bytes of transfers; one without a bound on its pipes
 	// where nil.
 	Pump *dataport.Pump
+	// PassFiles, where not nil, has files handed over on Unix sockets in place
+	// of their bytes, to whoever asks for it: those that the rules allow.
+	PassFiles *dataport.PassRules
 	// ServeData, where not nil, takes the data connections instead of the
 	// pump. Their first byte, not yet read, is that of a preamble. session is
 	// nil on the data port, else what the tokens of this multiplexed session

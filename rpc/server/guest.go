@@ -75,20 +75,45 @@ func wentAway(err error) bool {
 	return errors.Is(err, io.EOF) || errors.Is(err, net.ErrClosed) || errors.As(err, &ne)
 }
 
-// claimer returns the claim of the data port (session nil) or of the streams
-// of one multiplexed session.
-func (s *Server) claimer(session any, g *guest) dataport.Claim {
-	return func(token string) (dataport.Handler, error) {
-		t, err := s.cfg.Transfers.ClaimOf(token, session, s.openTo(g))
+// claims are those of the data port (session nil) or of the streams of one
+// multiplexed session.
+func (s *Server) claims(session any, g *guest) dataport.Claims {
+	mine := s.openTo(g)
+	c := dataport.Claims{Bytes: func(token string) (dataport.Handler, error) {
+		t, err := s.cfg.Transfers.ClaimOf(token, session, mine)
 		if err != nil {
-			if errors.Is(err, transfer.ErrNeverMinted) {
-				s.cfg.Gate.Failed(gate.Token, g.Source)
-			}
-			return nil, err
+			return nil, s.noToken(g, err)
 		}
 		g.place.Leave()
 		return &dataConn{t: t, pump: s.cfg.Pump}, nil
+	}}
+	if s.cfg.PassFiles == nil {
+		return c
 	}
+	c.File = func(token string) (dataport.Handler, error) {
+		t, err := s.cfg.Transfers.Look(token, session, mine)
+		if err != nil {
+			return nil, s.noToken(g, err)
+		}
+		file, err := passable(t, *s.cfg.PassFiles)
+		if err != nil {
+			return nil, err
+		}
+		if _, err := s.cfg.Transfers.ClaimOf(token, session, mine); err != nil {
+			return nil, s.noToken(g, err)
+		}
+		g.place.Leave()
+		return &lease{t: t, file: file}, nil
+	}
+	return c
+}
+
+// noToken notes a token that was never minted.
+func (s *Server) noToken(g *guest, err error) error {
+	if errors.Is(err, transfer.ErrNeverMinted) {
+		s.cfg.Gate.Failed(gate.Token, g.Source)
+	}
+	return err
 }
 
 // openTo tells whose transfers are open to a guest; nil is everybody's.

@@ -97,16 +97,19 @@ func (p *peer) greeting() *rpc.HelloResult {
 	}
 }
 
-// capabilities are the backend's and the server's own; keys are the server's
-// alone.
+// capabilities are the backend's and the server's own; keys and the passing of
+// files are the server's alone.
 func (p *peer) capabilities() []string {
 	own := append([]string{sandbox.CapBatch, sandbox.CapMux}, p.s.cfg.Capabilities...)
 	if p.keys != nil {
 		own = append(own, sandbox.CapKeys)
 	}
+	if p.s.cfg.PassFiles != nil {
+		own = append(own, sandbox.CapPassFiles)
+	}
 	var all []string
 	for _, c := range p.session.Info.Capabilities {
-		if c != sandbox.CapKeys && !slices.Contains(own, c) {
+		if c != sandbox.CapKeys && c != sandbox.CapPassFiles && !slices.Contains(own, c) {
 			all = append(all, c)
 		}
 	}

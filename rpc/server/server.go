@@ -180,7 +180,7 @@ func (s *Server) serveData(ctx context.Context, nc net.Conn, session any, g *gue
 		s.cfg.ServeData(ctx, nc, session)
 		return
 	}
-	dataport.Serve(ctx, nc, s.claimer(session, g))
+	dataport.Serve(ctx, nc, s.claims(session, g))
 }
 
 // Drain refuses hellos and new work from now on and waits until no call and

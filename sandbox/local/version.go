@@ -3,10 +3,11 @@
 package local
 
 import (
-	"strconv"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/controld/controld/sandbox"
 )
 
 // version is a file as it was at one moment.
@@ -54,35 +55,23 @@ func (v version) endless() bool {
 // configfsMagic is missing from package unix.
 const configfsMagic = 0x62656570
 
-// etag names the version of a regular file's content, the same wherever it is
-// asked for: the file's number and size, and its time of writing, which no
-// two writes made here share (see stamp). Empty where nothing names it.
+// etag names the version of a regular file's content; no two writes made here
+// share one (see stamp). Empty where nothing names it.
 func (v version) etag() string {
 	if !v.regular() || v.endless() {
 		return ""
 	}
-	b := make([]byte, 0, 64)
-	b = strconv.AppendUint(b, uint64(v.st.Dev), 16)
-	b = append(b, '-')
-	b = strconv.AppendUint(b, v.st.Ino, 16)
-	b = append(b, '-')
-	b = strconv.AppendInt(b, v.st.Size, 16)
-	b = append(b, '-')
-	b = strconv.AppendInt(b, v.st.Mtim.Nano(), 16)
-	return string(b)
+	return v.id().ETag()
 }
 
-// sameContent tells whether nothing speaks for a write between two looks. A
-// change of the inode alone is put down to one of its mode, owner or names
-// where one of those did change, and to a writer that set the time of writing
-// back where none did.
-func (v version) sameContent(was version) bool {
-	if v.st.Size != was.st.Size || v.st.Mtim != was.st.Mtim {
-		return false
-	}
-	return v.st.Ctim == was.st.Ctim || v.st.Nlink != was.st.Nlink || v.st.Mode != was.st.Mode ||
-		v.st.Uid != was.st.Uid || v.st.Gid != was.st.Gid
+// id is what sets the version apart.
+func (v version) id() sandbox.FileVersion {
+	return sandbox.FileVersion{Dev: v.st.Dev, Ino: v.st.Ino, Nlink: uint64(v.st.Nlink), Mode: v.st.Mode, UID: v.st.Uid, GID: v.st.Gid,
+		Size: v.st.Size, Mtime: v.st.Mtim.Nano(), Ctime: v.st.Ctim.Nano()}
 }
+
+// sameContent tells whether nothing speaks for a write between two looks.
+func (v version) sameContent(was version) bool { return v.id().SameContent(was.id()) }
 
 // stamp sets a time of writing that no other write through this sandbox has.
 func (s *Sandbox) stamp(fd int) error {

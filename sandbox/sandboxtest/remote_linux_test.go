@@ -53,6 +53,18 @@ func newKeys(t *testing.T) *work.Keys {
 // serve serves b on url and returns the adapter that sees it there.
 func serve(t *testing.T, b sandbox.Backend, url string, mux bool) sandbox.Backend {
 	t.Helper()
+	return serveWith(t, b, url, server.Config{}, adapter.Options{Mux: mux})
+}
+
+// servePassing is serve on a Unix socket over which files change hands.
+func servePassing(t *testing.T, b sandbox.Backend) sandbox.Backend {
+	t.Helper()
+	url := "unix://" + filepath.Join(t.TempDir(), "s")
+	return serveWith(t, b, url, server.Config{PassFiles: &dataport.PassRules{}}, adapter.Options{PassFiles: true})
+}
+
+func serveWith(t *testing.T, b sandbox.Backend, url string, cfg server.Config, opts adapter.Options) sandbox.Backend {
+	t.Helper()
 	e, err := dataport.ParseEndpoint(url)
 	if err != nil {
 		t.Fatal(err)
@@ -64,10 +76,12 @@ func serve(t *testing.T, b sandbox.Backend, url string, mux bool) sandbox.Backen
 	if addr, ok := ln.Addr().(*net.TCPAddr); ok {
 		e.Port = uint32(addr.Port)
 	}
-	srv := server.New(server.Config{Host: oneSandbox{b}, Keys: newKeys(t), DataURLs: func(net.Addr) []string { return []string{e.String()} }})
+	cfg.Host, cfg.Keys, cfg.DataURLs = oneSandbox{b}, newKeys(t), func(net.Addr) []string { return []string{e.String()} }
+	srv := server.New(cfg)
 	var serving sync.WaitGroup
 	serving.Go(func() { srv.Serve(context.Background(), ln, server.Control|server.Data) })
-	a, err := adapter.New(adapter.Options{Control: e.String(), Token: "x", Mux: mux})
+	opts.Control, opts.Token = e.String(), "x"
+	a, err := adapter.New(opts)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -117,6 +131,14 @@ func TestPipe(t *testing.T) { sandboxtest.Run(t, servePipe(t, newLocal(t))) }
 func TestTwoHops(t *testing.T) {
 	inner := serve(t, newLocal(t), "unix://"+filepath.Join(t.TempDir(), "s"), false)
 	sandboxtest.Run(t, serve(t, inner, "tcp://127.0.0.1:0", false))
+}
+
+// TestPassedFiles moves streams as files that change hands.
+func TestPassedFiles(t *testing.T) { sandboxtest.Run(t, servePassing(t, newLocal(t))) }
+
+// TestTwoHopsPassedFiles is a daemon in front of an agent.
+func TestTwoHopsPassedFiles(t *testing.T) {
+	sandboxtest.Run(t, serve(t, servePassing(t, newLocal(t)), "tcp://127.0.0.1:0", false))
 }
 
 func TestSuiteIsLargeEnough(t *testing.T) {

@@ -29,6 +29,8 @@ type Agent struct {
 	Cwd      string
 	Insecure bool
 	Version  string
+	// TmpfsWrites is as in [dataport.PassRules].
+	TmpfsWrites []uint64
 	// Keeper is as in [Options].
 	Keeper []string
 	// Ready, where not nil, is called once with the URL that accepts.
@@ -79,6 +81,7 @@ func (a Agent) Run(ctx context.Context) error {
 		Host:       agentHost{sb, sandboxhost.SecretGrants(a.SecretSHA256, sandboxhost.Grant{Tenant: agentTenant, Sandbox: sandboxhost.AnySandbox})},
 		Keys:       keys,
 		ServerName: "controld-agent/" + a.Version,
+		PassFiles:  &dataport.PassRules{TmpfsWrites: a.TmpfsWrites},
 		DataURLs:   func(net.Addr) []string { return advertised([]string{at.String()}) },
 	})
 	defer srv.Close()
