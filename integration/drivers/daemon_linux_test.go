@@ -118,7 +118,7 @@ func waitFor(t *testing.T, path string) {
 	}
 }
 
-// TestAdoption: a command with a key outlives the daemon that was told it; the
+// TestAdoption: P16.7. A command with a key outlives the daemon that was told it; the
 // next one gives its result, and it ran once. One without is gone.
 func TestAdoption(t *testing.T) {
 	for name, k := range kinds {

@@ -102,6 +102,7 @@ var kinds = map[string]kind{
 	},
 }
 
+// TestConformance: what holds for any sandbox, and P16.2.
 func TestConformance(t *testing.T) {
 	for name, k := range kinds {
 		t.Run(name, func(t *testing.T) {
@@ -109,6 +110,9 @@ func TestConformance(t *testing.T) {
 			b, err := h.Backend(t.Context(), "acme", "default")
 			if err != nil {
 				t.Fatal(err)
+			}
+			if info, err := b.Info(t.Context()); err != nil || info.Cwd != "/workspace" {
+				t.Errorf("%+v, %v", info, err)
 			}
 			sandboxtest.Run(t, b)
 		})

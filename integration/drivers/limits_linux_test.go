@@ -71,7 +71,7 @@ func removeGroups(dir string) error {
 	return os.Remove(dir)
 }
 
-// TestLimits: memory, processes and processors of a sandbox end where they
+// TestLimits: P16.6. Memory, processes and processors of a sandbox end where they
 // should, the bomb is told why, and the sandbox goes on.
 func TestLimits(t *testing.T) {
 	for name, k := range kinds {

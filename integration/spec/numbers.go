@@ -73,6 +73,9 @@ func ofTheDaemon(c daemon.Config) []number {
 
 		{name: "exec-memory", value: unbounded(c.ExecMemory), bounds: "the memory of each command", rule: "P9.16"},
 		{name: "exec-processes", value: unbounded(c.ExecProcesses), bounds: "the processes of each command", rule: "P9.16"},
+		{name: "sandbox-memory", value: unbounded(c.SandboxMemory), bounds: "the memory of each sandbox", rule: "P16.6"},
+		{name: "sandbox-processes", value: unbounded(c.SandboxProcesses), bounds: "the processes of each sandbox", rule: "P16.6"},
+		{name: "sandbox-cpus", value: unbounded(int64(c.SandboxCPUs)), bounds: "the processors of each sandbox", rule: "P16.6"},
 	}
 }
 
