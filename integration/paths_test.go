@@ -26,8 +26,7 @@ var byName = map[string]string{
 var ownFiles = map[string]map[string]string{
 	"sandbox/local": {
 		"New":          "the null device",
-		"stateDirOf":   "the operator's directory",
-		"openJournal":  "a file of our own in the operator's directory",
+		"openJournal":  "a file of our own in the operator's directory, which is made",
 		"bootID":       "a file of the kernel's",
 		"temp":         "where a descriptor is, asked of /proc",
 		"close":        "the journal's own file",

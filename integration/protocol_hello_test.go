@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/controld/controld/sandboxhost/agent"
 	"github.com/controld/controld/sandboxhost/daemon"
 )
 
@@ -230,7 +231,7 @@ func TestWireEndpoints(t *testing.T) {
 func TestWireAgent(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	ready, ended := make(chan string, 1), make(chan error, 1)
-	a := daemon.Agent{Listen: "tcp://127.0.0.1:0", SecretSHA256: sha256.Sum256([]byte(wireSecret)), Cwd: t.TempDir(), Version: "test",
+	a := agent.Agent{Listen: "tcp://127.0.0.1:0", SecretSHA256: sha256.Sum256([]byte(wireSecret)), Cwd: t.TempDir(), Version: "test",
 		Ready: func(url string) { ready <- url }}
 	go func() { ended <- a.Run(ctx) }()
 	defer func() {
