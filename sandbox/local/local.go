@@ -57,6 +57,9 @@ func New(o Options) (*Sandbox, error) {
 	if o.DefaultCwd == "" {
 		return nil, &sandbox.Error{Kind: sandbox.KindInvalidParams, Op: "new", Message: "no directory to start in"}
 	}
+	if unix.Access("/proc/self/fd", unix.X_OK) != nil {
+		return nil, &sandbox.Error{Kind: sandbox.KindUnsupported, Op: "new", Message: "/proc is not mounted"}
+	}
 	cwd, err := filepath.Abs(o.DefaultCwd)
 	if err != nil {
 		return nil, fail("new", o.DefaultCwd, err)

@@ -193,12 +193,13 @@ func flood(socket string) []string {
 		"CTRLD1 " + strings.Repeat("A", 43) + "\n", "CTRLD1 ",
 	}
 	var held []net.Conn
-	for i := range conns {
+	for i := 0; i < conns; {
 		conn, err := net.Dial("unix", socket)
 		if err != nil {
-			time.Sleep(time.Millisecond) // the queue of those who wait is full
+			time.Sleep(100 * time.Microsecond) // the queue of those who wait is full
 			continue
 		}
+		i++
 		conn.SetDeadline(time.Now().Add(10 * time.Second))
 		conn.Write([]byte(says[i%len(says)]))
 		if held = append(held, conn); len(held) == atOnce {

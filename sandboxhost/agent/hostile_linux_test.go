@@ -2,10 +2,14 @@ package agent_test
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -45,7 +49,7 @@ func (p *caged) suffers(t *testing.T, what string) sandbox.ShellResult {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	res, err := p.Exec(ctx, "/foe", sandbox.ExecOptions{Env: map[string]string{foeEnv: what}})
+	res, err := p.Exec(ctx, "/foe", sandbox.ExecOptions{Env: map[string]string{foeEnv: what, "GORACE": "atexit_sleep_ms=0"}})
 	if err != nil {
 		t.Fatalf("%s: %v", what, err)
 	}
@@ -61,6 +65,42 @@ func TestSignalsFromInside(t *testing.T) {
 		}
 		p.unharmed(t)
 	}
+}
+
+// TestSignalsFromOutside: SIGKILL ends process 1, and SIGSTOP, which is not
+// tried, stops it.
+func TestSignalsFromOutside(t *testing.T) {
+	p := newCage(t).start(t)
+	pid := p.first(t)
+	for sig := syscall.Signal(1); sig <= 64; sig++ {
+		if sig == syscall.SIGKILL || sig == syscall.SIGSTOP {
+			continue
+		}
+		if err := syscall.Kill(pid, sig); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p.unharmed(t)
+	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	p.cmd.Wait()
+	if code := p.cmd.ProcessState.ExitCode(); code != 128+int(syscall.SIGKILL) {
+		t.Errorf("bwrap ends with %d", code)
+	}
+}
+
+// TestNobodyReadsWhatItSays: a standard error that is broken is no end.
+func TestNobodyReadsWhatItSays(t *testing.T) {
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Close()
+	defer w.Close()
+	c := newCage(t)
+	c.stderr = w
+	c.start(t).unharmed(t)
 }
 
 // TestKillOfEverybody: process 1 stays, and the next command runs.
@@ -108,6 +148,26 @@ func TestDefacedProgram(t *testing.T) {
 	}
 }
 
+// TestStrangersAreFew: what does not say hello cannot take all descriptors.
+func TestStrangersAreFew(t *testing.T) {
+	c := newCage(t)
+	p := c.start(t)
+	var last net.Conn
+	for range 1024 + 8 {
+		conn, err := net.Dial("unix", c.socket)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		last = conn
+	}
+	last.SetReadDeadline(time.Now().Add(4 * time.Second)) // at 5 s all are closed
+	if n, err := last.Read(make([]byte, 1)); n != 0 || errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("one too many is not closed: %v", err)
+	}
+	p.unharmed(t)
+}
+
 // TestFloodFromInside: who sees the socket gets nothing by it, and the host
 // that is connected is answered all the while.
 func TestFloodFromInside(t *testing.T) {
@@ -142,13 +202,65 @@ func TestFloodFromInside(t *testing.T) {
 	}
 }
 
+// TestStateIsSwept: what a killed agent has left in the workspace is gone when
+// the next one answers, and no command sees where that was written down.
+func TestStateIsSwept(t *testing.T) {
+	dir, err := os.Open(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer dir.Close()
+	c := newCage(t)
+	c.state, c.args = dir, []string{"--state", "/proc/self/fd/4"}
+	p := c.start(t)
+	if names, _ := filepath.Glob(dir.Name() + "/*.journal"); len(names) != 1 {
+		t.Fatalf("it keeps %v", names)
+	}
+	if res, err := p.Exec(t.Context(), "ls /proc/1/fd/4/; find / -name '*.journal' 2>/dev/null", sandbox.ExecOptions{}); err != nil || len(res.Stdout) > 0 {
+		t.Errorf("a command sees %s, %v", res.Stdout, err)
+	}
+	// The moment in which a file has such a name is too short to be hit.
+	left, stranger := filepath.Join(c.work, ".controld-left"), filepath.Join(c.work, ".controld-stranger")
+	for _, name := range []string{left, stranger} {
+		if err := os.WriteFile(name, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	info, err := os.Stat(c.work)
+	if err != nil {
+		t.Fatal(err)
+	}
+	line, err := json.Marshal(map[string]any{"dir": []byte("/workspace"), "temp": ".controld-left", "ino": info.Sys().(*syscall.Stat_t).Ino})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir.Name(), "dead.journal"), append(line, '\n'), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p.kill()
+	again := c.start(t)
+	if again.epoch == p.epoch {
+		t.Error("it is the same life")
+	}
+	if _, err := os.Stat(left); !os.IsNotExist(err) {
+		t.Errorf("what was written down is still there: %v", err)
+	}
+	if _, err := os.Stat(stranger); err != nil {
+		t.Errorf("what was not is gone: %v", err)
+	}
+	if names, _ := filepath.Glob(dir.Name() + "/*.journal"); len(names) != 1 {
+		t.Errorf("it keeps %v", names)
+	}
+}
+
 // TestCommandsGetNothing: neither the socket that was handed over, nor the
 // variables, nor the secret, nor a signal that is ignored or blocked.
 func TestCommandsGetNothing(t *testing.T) {
 	c := newCage(t)
 	p := c.start(t)
 	for what, c := range map[string]struct{ command, want string }{
-		"descriptors": {"ls /proc/self/fd", "0\n1\n2\n3\n"}, // the last is the directory
+		"descriptors": {"ls /proc/self/fd", "0\n1\n2\n3\n"},                   // the last is the directory
+		"a keeper":    {"echo $PPID; set -- /proc/[0-9]*; echo $#", "1\n2\n"}, // the agent and the shell
 		"variables":   {"env | grep -c LISTEN", "0\n"},
 		"signals":     {"cat /proc/self/status | grep -E 'Sig(Blk|Ign|Cgt)' | tr -d '\\t'", "SigBlk:0000000000000000\nSigIgn:0000000000000000\nSigCgt:0000000000000000\n"},
 		"a socket":    {"find / -xdev -path /usr -prune -o -type s -print; cat /proc/net/unix | grep -c agent", "0\n"},

@@ -37,13 +37,10 @@ const givenFD = 3
 
 // given returns the one Unix socket that was handed over to this process, nil
 // where none was. Who starts a process in a namespace of its own may not know
-// its number, so LISTEN_PID need not be there. Neither the variables nor the
-// descriptor reach what is started later.
+// its number, so LISTEN_PID need not be there. Commands get neither the
+// descriptor nor the variables, as they get nothing else of this process's.
 func given() (net.Listener, error) {
 	count, pid := os.Getenv("LISTEN_FDS"), os.Getenv("LISTEN_PID")
-	for _, name := range []string{"LISTEN_FDS", "LISTEN_PID", "LISTEN_PIDFDID", "LISTEN_FDNAMES"} {
-		os.Unsetenv(name)
-	}
 	if count == "" || pid != "" && pid != strconv.Itoa(os.Getpid()) {
 		return nil, nil
 	}

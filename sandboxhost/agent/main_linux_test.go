@@ -10,6 +10,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -94,6 +96,7 @@ type cage struct {
 	socket string // outside
 	given  bool   // the socket is handed over, and in no directory inside
 	state  *os.File
+	stderr *os.File
 	args   []string // more for the agent
 }
 
@@ -113,7 +116,7 @@ func newCage(t *testing.T) *cage {
 		t.Skipf("bwrap may not make namespaces here: %s (allow user namespaces)", out)
 	}
 	dir := t.TempDir()
-	c := &cage{work: filepath.Join(dir, "work"), secret: rand.Text(), socket: filepath.Join(dir, "agent"), given: true}
+	c := &cage{work: filepath.Join(dir, "work"), secret: rand.Text(), socket: filepath.Join(dir, "agent"), given: true, stderr: os.Stderr}
 	if err := os.Mkdir(c.work, 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -140,7 +143,7 @@ func (c *cage) start(t *testing.T) *caged {
 	args = append(args, "/controld-agent", "--listen", url, "--cwd", "/workspace",
 		"--secret-sha256", fmt.Sprintf("%x", sha256.Sum256([]byte(c.secret))))
 	p := &caged{cmd: exec.Command("bwrap", append(args, c.args...)...)}
-	p.cmd.Stderr = os.Stderr
+	p.cmd.Stderr = c.stderr
 	if c.given {
 		p.cmd.ExtraFiles = append(p.cmd.ExtraFiles, c.listen(t))
 	}
@@ -197,6 +200,21 @@ func (c *cage) client(t *testing.T) *adapter.Sandbox {
 	}
 	t.Cleanup(func() { sb.Close() })
 	return sb
+}
+
+// first is the agent's number outside.
+func (p *caged) first(t *testing.T) int {
+	t.Helper()
+	bwrap := strconv.Itoa(p.cmd.Process.Pid)
+	text, err := os.ReadFile("/proc/" + bwrap + "/task/" + bwrap + "/children")
+	if err != nil {
+		t.Fatal(err)
+	}
+	pid, err := strconv.Atoi(strings.TrimSpace(string(text)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pid
 }
 
 // kill ends the sandbox from outside, with all in it.

@@ -45,14 +45,13 @@ signal.`,
 				return o.Wrong("agent: --listen URL and --secret-sha256 HEX (64 digits) are required")
 			}
 			copy(a.SecretSHA256[:], raw)
-			ctx := cmd.Context()
 			if !traceable {
-				if ctx, err = agent.Brace(ctx); err != nil {
+				if err := agent.Brace(); err != nil {
 					return fmt.Errorf("agent: %w", err)
 				}
 			}
 			a.Ready = func(url string) { fmt.Fprintf(cmd.ErrOrStderr(), "controld: agent listens on %s\n", url) }
-			return a.Run(ctx)
+			return a.Run(cmd.Context())
 		},
 	}
 	f := cmd.Flags()
