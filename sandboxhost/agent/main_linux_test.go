@@ -154,11 +154,8 @@ func (c *cage) start(t *testing.T) *caged {
 		t.Fatal(err)
 	}
 	t.Cleanup(p.kill)
-	await(t, "the socket", func() bool {
-		_, err := os.Stat(c.socket)
-		return err == nil
-	})
 	p.Sandbox = c.client(t)
+	await(t, "the agent", func() bool { return p.Ping(t.Context()) == nil })
 	p.epoch = p.answers(t)
 	return p
 }
