@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"path/filepath"
@@ -271,5 +272,25 @@ func TestCommandsGetNothing(t *testing.T) {
 		if err != nil || string(res.Stdout) != c.want {
 			t.Errorf("%s: %q %s, %v", what, res.Stdout, res.Stderr, err)
 		}
+	}
+}
+
+// TestNoProc: without /proc an agent can do nothing, and says so.
+func TestNoProc(t *testing.T) {
+	c := newCage(t)
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	c.noProc, c.stderr = true, w
+	p := c.run(t)
+	w.Close()
+	said, err := io.ReadAll(r)
+	if err != nil || !strings.Contains(string(said), "/proc is not mounted") {
+		t.Errorf("it says %q, %v", said, err)
+	}
+	if p.cmd.Wait(); p.cmd.ProcessState.ExitCode() != 1 {
+		t.Errorf("it ends with %d", p.cmd.ProcessState.ExitCode())
 	}
 }

@@ -98,6 +98,7 @@ type cage struct {
 	state  *os.File
 	stderr *os.File
 	args   []string // more for the agent
+	noProc bool
 }
 
 // caged is a cage in which the agent runs.
@@ -126,14 +127,27 @@ func newCage(t *testing.T) *cage {
 // start starts the agent and connects to it. Both end with the test.
 func (c *cage) start(t *testing.T) *caged {
 	t.Helper()
+	p := c.run(t)
+	p.Sandbox = c.client(t)
+	await(t, "the agent", func() bool { return p.Ping(t.Context()) == nil })
+	p.epoch = p.answers(t)
+	return p
+}
+
+// run starts the agent until the test ends.
+func (c *cage) run(t *testing.T) *caged {
+	t.Helper()
 	foe, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
 	args := []string{"--unshare-all", "--as-pid-1", "--die-with-parent", "--clearenv", "--cap-drop", "ALL",
 		"--ro-bind", "/usr", "/usr", "--symlink", "usr/bin", "/bin", "--symlink", "usr/lib", "/lib", "--symlink", "usr/lib64", "/lib64",
-		"--proc", "/proc", "--dev", "/dev", "--bind", c.work, "/workspace",
+		"--dev", "/dev", "--bind", c.work, "/workspace",
 		"--ro-bind", program(t), "/controld-agent", "--ro-bind", foe, "/foe"}
+	if !c.noProc {
+		args = append(args, "--proc", "/proc")
+	}
 	url := "unix://" + c.socket
 	if !c.given {
 		c.socket, url = filepath.Join(c.work, "agent"), "unix:///workspace/agent"
@@ -154,9 +168,6 @@ func (c *cage) start(t *testing.T) *caged {
 		t.Fatal(err)
 	}
 	t.Cleanup(p.kill)
-	p.Sandbox = c.client(t)
-	await(t, "the agent", func() bool { return p.Ping(t.Context()) == nil })
-	p.epoch = p.answers(t)
 	return p
 }
 

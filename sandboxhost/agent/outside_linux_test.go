@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -143,4 +144,33 @@ func TestNoSocketIsHandedOver(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestNothingOutlivesTheProgram: where it is not process 1 it has a keeper of
+// its own.
+func TestNothingOutlivesTheProgram(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "s")
+	cmd, said := outside(t, "unix://"+path, os.Stderr)
+	if !strings.HasSuffix(said, path) {
+		t.Fatal(said)
+	}
+	sb, err := adapter.New(adapter.Options{Control: "unix://" + path, Token: "secret"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer sb.Close()
+	res, err := sb.Exec(t.Context(), "setsid sleep 300 >/dev/null 2>&1 & echo $!", sandbox.ExecOptions{})
+	if err != nil || !res.Background {
+		t.Fatalf("%+v, %v", res, err)
+	}
+	pid, err := strconv.Atoi(strings.TrimSpace(string(res.Stdout)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd.Process.Kill()
+	cmd.Wait()
+	await(t, "the end of its command", func() bool {
+		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+		return err != nil || strings.Contains(string(stat), ") Z ")
+	})
 }
