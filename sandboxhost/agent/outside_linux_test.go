@@ -134,7 +134,7 @@ func TestNoSocketIsHandedOver(t *testing.T) {
 			path := filepath.Join(dir, "s")
 			cmd, said := outside(t, "unix://"+path, c.fd, "LISTEN_FDS="+c.count)
 			if !strings.HasPrefix(said, "controld-agent: LISTEN_FDS: ") || !strings.Contains(said, c.want) {
-				t.Errorf("it says %q", said)
+				t.Fatalf("it says %q", said)
 			}
 			if cmd.Wait(); cmd.ProcessState.ExitCode() != 1 {
 				t.Errorf("it ends with %d", cmd.ProcessState.ExitCode())
