@@ -49,6 +49,7 @@ unit() {
 	need qemu-system-x86_64 qemu-system-x86
 	need mkfs.ext4 e2fsprogs
 	need busybox busybox-static
+	need bwrap bubblewrap
 	go test -race -shuffle=on -timeout 15m ./...
 }
 

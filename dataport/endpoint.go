@@ -148,6 +148,15 @@ func (e Endpoint) String() string {
 	return e.Scheme + ":"
 }
 
+// Told returns the endpoint as clients are told it: a wildcard address without
+// a host, so that a client puts in the one that it dialled.
+func (e Endpoint) Told() string {
+	if ip := net.ParseIP(strings.Trim(e.Host, "[]")); ip != nil && ip.IsUnspecified() {
+		e.Host = ""
+	}
+	return e.String()
+}
+
 // Private tells whether only this machine (or its guests) can reach the
 // endpoint: loopback, Unix and vsock.
 func (e Endpoint) Private() bool {

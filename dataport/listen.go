@@ -54,6 +54,23 @@ func Listen(e Endpoint, o ListenOptions) (net.Listener, error) {
 	return Take(ln, e, o)
 }
 
+// ListenURL listens on the endpoint of a URL and returns it with the port that
+// was picked.
+func ListenURL(u string, o ListenOptions) (net.Listener, Endpoint, error) {
+	e, err := ParseEndpoint(u)
+	if err != nil {
+		return nil, e, err
+	}
+	ln, err := Listen(e, o)
+	if err != nil {
+		return nil, e, err
+	}
+	if addr, ok := ln.Addr().(*net.TCPAddr); ok {
+		e.Port = uint32(addr.Port)
+	}
+	return ln, e, nil
+}
+
 // Take has a listener that is open already accept as the one of an endpoint
 // would.
 func Take(ln net.Listener, e Endpoint, o ListenOptions) (net.Listener, error) {

@@ -28,6 +28,12 @@ type layer struct {
 	why     string
 }
 
+// inSandboxes are the modules that are in the agent, and so in every sandbox.
+var inSandboxes = []string{
+	"github.com/google/uuid", "github.com/hashicorp/yamux", "github.com/mdlayher/socket", "github.com/mdlayher/vsock",
+	"github.com/sourcegraph/jsonrpc2", "golang.org/x/net", "golang.org/x/sync", "golang.org/x/sys", "golang.org/x/time",
+}
+
 var layers = []layer{
 	{room: "sandbox", outside: []string{}, why: "the contract is the standard library's alone"},
 	{room: "sandbox/sandboxtest", allow: []string{"sandbox"}, why: "the suite sees the contract alone"},
@@ -42,6 +48,10 @@ var layers = []layer{
 	{room: "adapter", allow: []string{"sandbox", "rpc", "dataport"}, forbid: []string{"github.com/rs/zerolog", "os/exec", module + "/rpc/server"},
 		why: "the adapter is linked into somebody else's program"},
 	{room: "sandboxhost", allow: []string{"sandbox", "sandbox/local", "fair", "rpc", "rpc/server", "adapter", "dataport", "transfer", "work"}, why: "the host is no daemon"},
+	{room: "sandboxhost/agent", allow: []string{"sandbox", "sandbox/local", "rpc", "rpc/server", "rpc/server/gate", "dataport", "work", "sandboxhost"},
+		outside: inSandboxes, why: "the agent is put into every sandbox"},
+	{room: "cmd/controld-agent", allow: []string{"sandbox/local", "sandboxhost/agent", "cmd/internal/agentcmd"},
+		outside: append([]string{"github.com/spf13/cobra", "github.com/spf13/pflag"}, inSandboxes...), why: "the agent is put into every sandbox"},
 	{room: "sandboxhost/daemon", allow: []string{"sandbox", "sandbox/local", "fair", "rpc", "rpc/server", "rpc/server/gate", "adapter", "dataport", "transfer", "work", "sandboxhost",
 		"sandboxhost/driver/launch", "sandboxhost/driver/bwrap", "sandboxhost/driver/docker", "sandboxhost/driver/oci", "sandboxhost/driver/host"},
 		why: "the composition knows no flags"},

@@ -25,9 +25,8 @@ var byName = map[string]string{
 // them, and why.
 var ownFiles = map[string]map[string]string{
 	"sandbox/local": {
-		"New":          "the null device",
-		"stateDirOf":   "the operator's directory",
-		"openJournal":  "a file of our own in the operator's directory",
+		"New":          "the null device, and whether there is a /proc",
+		"openJournal":  "a file of our own in the operator's directory, which is made",
 		"bootID":       "a file of the kernel's",
 		"temp":         "where a descriptor is, asked of /proc",
 		"close":        "the journal's own file",

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/controld/controld/sandboxhost/agent"
 	"github.com/controld/controld/sandboxhost/daemon"
 )
 
@@ -226,11 +227,12 @@ func TestWireEndpoints(t *testing.T) {
 	}
 }
 
-// TestWireAgent: P2.5. An agent takes both planes on one address.
+// TestWireAgent: P2.5 and P7.17. An agent takes both planes on one address, and
+// says that commands are of its own user.
 func TestWireAgent(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	ready, ended := make(chan string, 1), make(chan error, 1)
-	a := daemon.Agent{Listen: "tcp://127.0.0.1:0", SecretSHA256: sha256.Sum256([]byte(wireSecret)), Cwd: t.TempDir(), Version: "test",
+	a := agent.Agent{Listen: "tcp://127.0.0.1:0", SecretSHA256: sha256.Sum256([]byte(wireSecret)), Cwd: t.TempDir(), Version: "test",
 		Ready: func(url string) { ready <- url }}
 	go func() { ended <- a.Run(ctx) }()
 	defer func() {
@@ -247,7 +249,11 @@ func TestWireAgent(t *testing.T) {
 		ended <- err
 		t.Fatal(err)
 	}
-	c := d.login()
+	c := d.dial()
+	hello := c.ok("hello", obj{"protocol": 1, "token": wireSecret})
+	if caps := hello.Result["capabilities"].([]any); !slices.Contains(caps, "shared_user") {
+		t.Errorf("capabilities %v", caps)
+	}
 	k := c.mintWrite("f")
 	k.open("both")
 	if r := k.commit(4); r.num("bytes") != 4 || c.read("f") != "both" {

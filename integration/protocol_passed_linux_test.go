@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/controld/controld/sandboxhost/agent"
 	"github.com/controld/controld/sandboxhost/daemon"
 )
 
@@ -27,7 +28,7 @@ func startWireAgent(t *testing.T, listen string) *wireDaemon {
 		t.Fatal(err)
 	}
 	ready := make(chan string, 1)
-	a := daemon.Agent{Listen: listen, SecretSHA256: sha256.Sum256([]byte(wireSecret)), Cwd: d.path(), Version: "test", Ready: func(url string) { ready <- url }}
+	a := agent.Agent{Listen: listen, SecretSHA256: sha256.Sum256([]byte(wireSecret)), Cwd: d.path(), Version: "test", Ready: func(url string) { ready <- url }}
 	ctx, cancel := context.WithCancel(context.Background())
 	over := make(chan error, 1)
 	go func() { over <- a.Run(ctx) }()

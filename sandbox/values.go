@@ -131,6 +131,10 @@ const (
 	// CapPlainData is told by a daemon that was set up to serve the data
 	// plane in the clear beside an encrypted control plane.
 	CapPlainData Capability = "plain_data"
+	// CapSharedUser is told by an agent whose commands run as its own user.
+	// Its memory and its socket are closed to them, but they can starve it, or
+	// end it and with it their own sandbox.
+	CapSharedUser Capability = "shared_user"
 	// CapKeys: a call with the RequestKey of an earlier one, and the same
 	// parameters, is that call: it joins it or gets its answer, and nothing is
 	// done twice. A backend without it refuses keys as KindUnsupported.

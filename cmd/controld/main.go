@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/controld/controld/cmd/internal/agentcmd"
 	"github.com/controld/controld/sandbox/local"
 )
 
@@ -72,6 +73,13 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	return a.report(ctx, cmd, err)
 }
 
+// agentCommand is the whole of the program controld-agent.
+func agentCommand() *cobra.Command {
+	cmd := agentcmd.New(agentcmd.Options{Name: "agent", Version: version(), Keeper: keeper(), Wrong: usagef})
+	cmd.GroupID = groupDaemon
+	return cmd
+}
+
 func (a *app) rootCommand() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "controld",
@@ -101,7 +109,7 @@ timeout 124, signal 128+n.`,
 	root.SetErr(a.stderr)
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return &usageError{err.Error()} })
 	root.AddGroup(&cobra.Group{ID: groupDaemon, Title: "Daemon:"}, &cobra.Group{ID: groupClient, Title: "Client:"})
-	root.AddCommand(a.serveCommand(), a.agentCommand(), a.tokenCommand(), a.configCommand(), a.doctorCommand(), a.versionCommand())
+	root.AddCommand(a.serveCommand(), agentCommand(), a.tokenCommand(), a.configCommand(), a.doctorCommand(), a.versionCommand())
 	root.AddCommand(a.execCommand(), a.cpCommand(), a.catCommand(), a.putCommand(), a.lsCommand(), a.statCommand(),
 		a.mkdirCommand(), a.rmCommand(), a.existsCommand(), a.pingCommand(), a.benchCommand())
 	return root

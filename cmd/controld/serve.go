@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/controld/controld/sandbox/local"
 	"github.com/controld/controld/sandboxhost/daemon"
 )
 
@@ -52,7 +53,7 @@ func (a *app) serve(cmd *cobra.Command, dev bool, file string) error {
 		return err
 	}
 	if !cfg.Traceable {
-		if err := hide(); err != nil {
+		if err := local.Hide(); err != nil {
 			return fmt.Errorf("serve: %w", err)
 		}
 	}

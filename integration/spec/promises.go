@@ -58,6 +58,11 @@ func ofTheDaemonItself() []promise {
 		{"every backend behaves alike", "one suite over the local one, TCP, Unix sockets, a session, a pipe and two hops",
 			[]string{"sandbox/sandboxtest: TestLocal", "sandbox/sandboxtest: TestTCP", "sandbox/sandboxtest: TestUnix", "sandbox/sandboxtest: TestMux", "sandbox/sandboxtest: TestPipe", "sandbox/sandboxtest: TestTwoHops"}},
 		{"rooms import downwards", "go list", []string{"integration: TestLayers", "integration: TestEveryRoomIsInTheTable"}},
+		{"a command cannot end, read or change the agent that is process 1 of its sandbox, by signals, tracing or its socket",
+			"64 signals in 6 ways each, all of /proc/1, 10,000 connections; limits that it lowers are not among them",
+			[]string{"sandboxhost/agent: TestSignalsFromInside", "sandboxhost/agent: TestKillOfEverybody", "sandboxhost/agent: TestSpies", "sandboxhost/agent: TestDefacedProgram", "sandboxhost/agent: TestFloodFromInside"}},
+		{"a sandbox gets a program that needs nothing of its image and that no command learns anything from", "its size, its segments; descriptors, variables and files of a command",
+			[]string{"sandboxhost/agent: TestProgramIsSmallAndStatic", "sandboxhost/agent: TestCommandsGetNothing"}},
 		{"each of these tests can fail", "30 faults put into a copy, each noticed by the test that is named for it", []string{"integration/mutants/faults: TestEditsStillApply"}},
 	}
 }

@@ -28,9 +28,7 @@ const (
 // it for its life: a journal that can be locked is a dead one's. It outlives
 // the process, not the machine, so nothing is synced.
 type journal struct {
-	dir  string
-	own  bool // dir goes with the journal
-	file *os.File
+	file *os.File // nil: nothing is written down
 
 	mu   sync.Mutex
 	size int64
@@ -50,12 +48,18 @@ type entry struct {
 	Process *proctree.Remains `json:"process,omitempty"`
 }
 
-func openJournal(stateDir, id string) (*journal, error) {
-	dir, own, err := stateDirOf(stateDir)
+func openJournal(dir, id string) (*journal, error) {
+	j := &journal{live: make(map[string]bool)}
+	if dir == "" {
+		return j, nil
+	}
+	dir, err := filepath.Abs(dir)
+	if err == nil {
+		err = os.MkdirAll(dir, 0o700)
+	}
 	if err != nil {
 		return nil, err
 	}
-	j := &journal{dir: dir, own: own, live: make(map[string]bool)}
 	j.file, err = os.OpenFile(filepath.Join(dir, id+journalSuffix), os.O_RDWR|os.O_CREATE|os.O_EXCL|os.O_APPEND, 0o600)
 	if err == nil {
 		err = unix.Flock(int(j.file.Fd()), unix.LOCK_EX|unix.LOCK_NB)
@@ -93,6 +97,9 @@ func (j *journal) write(e entry, keep bool) error {
 }
 
 func (j *journal) append(line []byte) error {
+	if j.file == nil {
+		return nil
+	}
 	n, err := j.file.Write(line)
 	j.size += int64(n)
 	return err
@@ -140,24 +147,22 @@ func (j *journal) gone(line string) {
 }
 
 // leave gives the journal up with what it names, to a later Sweep.
-func (j *journal) leave() error { return j.file.Close() }
+func (j *journal) leave() error {
+	if j.file == nil {
+		return nil
+	}
+	return j.file.Close()
+}
 
 // close removes the journal, unless a temp that it names is still there: one
 // that could not be removed, or whose write hangs.
 func (j *journal) close() error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if len(j.live) > 0 {
+	if j.file == nil || len(j.live) > 0 {
 		return j.leave()
 	}
-	var err error
-	if j.file != nil {
-		err = errors.Join(os.Remove(j.file.Name()), j.file.Close())
-	}
-	if j.own {
-		err = errors.Join(err, os.Remove(j.dir))
-	}
-	return err
+	return errors.Join(os.Remove(j.file.Name()), j.file.Close())
 }
 
 // Sweep removes what the journals in stateDir say that dead processes left:

@@ -57,6 +57,9 @@ func New(o Options) (*Sandbox, error) {
 	if o.DefaultCwd == "" {
 		return nil, &sandbox.Error{Kind: sandbox.KindInvalidParams, Op: "new", Message: "no directory to start in"}
 	}
+	if unix.Access("/proc/self/fd", unix.X_OK) != nil {
+		return nil, &sandbox.Error{Kind: sandbox.KindUnsupported, Op: "new", Message: "/proc is not mounted"}
+	}
 	cwd, err := filepath.Abs(o.DefaultCwd)
 	if err != nil {
 		return nil, fail("new", o.DefaultCwd, err)
@@ -230,18 +233,4 @@ func newUUID() string {
 	rand.Read(b[:])
 	b[6], b[8] = b[6]&0x0f|0x40, b[8]&0x3f|0x80
 	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
-}
-
-// stateDirOf returns the directory for what is written down, and whether it
-// goes with the sandbox.
-func stateDirOf(dir string) (string, bool, error) {
-	if dir != "" {
-		abs, err := filepath.Abs(dir)
-		if err != nil {
-			return "", false, err
-		}
-		return abs, false, os.MkdirAll(abs, 0o700)
-	}
-	dir, err := os.MkdirTemp("", "controld-state-")
-	return dir, true, err
 }

@@ -20,8 +20,9 @@ type Options struct {
 	// (0755) where it is missing.
 	DefaultCwd string
 	// StateDir is where is written down, before it is made, what has to go
-	// if this process dies: see Sweep. Empty means a directory of its own
-	// below os.TempDir, which goes with the sandbox.
+	// if this process dies: see Sweep. It is made (0700) where it is missing,
+	// and no command should reach it. Empty means that nothing is written
+	// down: what a killed process leaves of its writes stays.
 	StateDir string
 	// Cgroups is CgroupsAuto where empty.
 	Cgroups Cgroups

@@ -107,3 +107,23 @@ func running(pid string) bool {
 	_, rest, _ := strings.Cut(string(b), ") ")
 	return !strings.HasPrefix(rest, "Z") && !strings.HasPrefix(rest, "X")
 }
+
+// TestNothingIsWrittenDown: without a state directory a sandbox makes no file
+// but those that it is told to.
+func TestNothingIsWrittenDown(t *testing.T) {
+	dir, tmp := t.TempDir(), t.TempDir()
+	t.Setenv("TMPDIR", tmp)
+	s := must(New(Options{DefaultCwd: dir, Cgroups: CgroupsOff}))
+	s.named.Store(true)
+	must(s.WriteFile(bg(), "f", []byte("x"), sandbox.WriteOptions{}))
+	sh(t, s, "true", sandbox.ExecOptions{})
+	if names := must(os.ReadDir(tmp)); len(names) > 0 {
+		t.Errorf("it has made %v", names)
+	}
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+	if n := temps(t, dir); n != 0 {
+		t.Errorf("%d temps are left", n)
+	}
+}

@@ -52,7 +52,7 @@ func (d *Daemon) listen() (_ *listeners, err error) {
 	}
 	if d.cfg.Admin != "" {
 		var e dataport.Endpoint
-		if ls.admin, e, err = listenOn(d.cfg.Admin, peers); err != nil {
+		if ls.admin, e, err = dataport.ListenURL(d.cfg.Admin, peers); err != nil {
 			return nil, fmt.Errorf("admin: %w", err)
 		}
 		ls.ready.Admin = e.String()
@@ -113,7 +113,7 @@ func (ls *listeners) open(key string, urls []string, given []net.Listener, plane
 		return out, nil
 	}
 	for _, u := range urls {
-		ln, e, err := listenOn(u, peers)
+		ln, e, err := dataport.ListenURL(u, peers)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", key, err)
 		}
@@ -121,22 +121,6 @@ func (ls *listeners) open(key string, urls []string, given []net.Listener, plane
 		out = append(out, e.String())
 	}
 	return out, nil
-}
-
-// listenOn listens on a URL and returns it with the port that was picked.
-func listenOn(u string, peers dataport.ListenOptions) (net.Listener, dataport.Endpoint, error) {
-	e, err := dataport.ParseEndpoint(u)
-	if err != nil {
-		return nil, e, err
-	}
-	ln, err := dataport.Listen(e, peers)
-	if err != nil {
-		return nil, e, err
-	}
-	if addr, ok := ln.Addr().(*net.TCPAddr); ok {
-		e.Port = uint32(addr.Port)
-	}
-	return ln, e, nil
 }
 
 // endpointOf says what a socket is that was handed over: TLS where the first
@@ -153,8 +137,7 @@ func endpointOf(addr net.Addr, urls []string) dataport.Endpoint {
 	return e
 }
 
-// advertised lists data endpoints for clients: a wildcard address without a
-// host, so that the client puts in the one that it dialled.
+// advertised lists data endpoints for clients.
 func advertised(urls []string) []string {
 	out := make([]string, 0, len(urls))
 	for _, u := range urls {
@@ -162,10 +145,7 @@ func advertised(urls []string) []string {
 		if err != nil {
 			continue
 		}
-		if ip := net.ParseIP(strings.Trim(e.Host, "[]")); ip != nil && ip.IsUnspecified() {
-			e.Host = ""
-		}
-		out = append(out, e.String())
+		out = append(out, e.Told())
 	}
 	return out
 }

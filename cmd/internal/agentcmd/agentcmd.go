@@ -1,0 +1,89 @@
+// Package agentcmd is the command line of the agent, for the two programs that
+// have it: controld, and controld-agent, which has nothing else.
+//
+// What does not belong here: exit codes, and what an agent does.
+package agentcmd
+
+import (
+	"encoding/hex"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/controld/controld/sandboxhost/agent"
+)
+
+// Options are what the programs differ in.
+type Options struct {
+	// Name is the command's, as it is called.
+	Name    string
+	Version string
+	// Keeper is as in [agent.Agent].
+	Keeper []string
+	// Wrong makes an error of a mistake in the command line.
+	Wrong func(format string, args ...any) error
+}
+
+// New returns the command with its one subcommand, relay.
+func New(o Options) *cobra.Command {
+	a := agent.Agent{Version: o.Version, Keeper: o.Keeper}
+	var secret string
+	var traceable bool
+	cmd := &cobra.Command{
+		Use:   o.Name + " --listen URL --secret-sha256 HEX",
+		Short: "Run the server inside a sandbox, both planes on one address",
+		Long: `Run the server inside a sandbox, both planes on one address. A Unix socket
+that was handed over (LISTEN_FDS=1, descriptor 3) is taken instead of opening
+one; --listen then says what it is called.
+
+As process 1 of a namespace it is ended by SIGKILL from outside and by no other
+signal.`,
+		Args: o.none,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			raw, err := hex.DecodeString(secret)
+			if a.Listen == "" || err != nil || len(raw) != len(a.SecretSHA256) {
+				return o.Wrong("agent: --listen URL and --secret-sha256 HEX (64 digits) are required")
+			}
+			copy(a.SecretSHA256[:], raw)
+			if !traceable {
+				if err := agent.Brace(); err != nil {
+					return fmt.Errorf("agent: %w", err)
+				}
+			}
+			a.Ready = func(url string) { fmt.Fprintf(cmd.ErrOrStderr(), "controld: agent listens on %s\n", url) }
+			return a.Run(cmd.Context())
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&a.Listen, "listen", "", "URL to listen on")
+	f.StringVar(&secret, "secret-sha256", "", "SHA-256 of the secret that hello must show, in hex")
+	f.StringVar(&a.Cwd, "cwd", ".", "directory in which relative paths start")
+	f.StringVar(&a.State, "state", "", "directory for what has to be removed after a kill, out of reach of commands")
+	f.BoolVar(&a.Insecure, "insecure", false, "allow to listen in the clear beyond this machine")
+	f.BoolVar(&traceable, "traceable", false, "let processes of the same user trace, read and signal this one")
+	cmd.AddCommand(o.relay())
+	return cmd
+}
+
+func (o Options) relay() *cobra.Command {
+	var url string
+	cmd := &cobra.Command{
+		Use: "relay --listen URL", Short: "Join standard input and output to the address that an agent listens on", Args: o.none,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if url == "" {
+				return o.Wrong("agent relay: --listen URL is required")
+			}
+			return agent.Relay(cmd.Context(), url, cmd.InOrStdin(), cmd.OutOrStdout())
+		},
+	}
+	cmd.Flags().StringVar(&url, "listen", "", "the agent's URL")
+	return cmd
+}
+
+// none takes no arguments.
+func (o Options) none(cmd *cobra.Command, args []string) error {
+	if err := cobra.NoArgs(cmd, args); err != nil {
+		return o.Wrong("%s: %v; see %[1]s --help", cmd.CommandPath(), err)
+	}
+	return nil
+}
