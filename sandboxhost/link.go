@@ -38,7 +38,9 @@ func openLink(spec Spec, i Instance) (sandbox.Backend, func() error, error) {
 	a, err := adapter.New(adapter.Options{
 		// Names only: whatever address an agent tells, Dial is the way to it.
 		Control: "unix:///agent", Data: []string{"unix:///agent"},
-		Token: spec.Secret, Client: "controld-host/1", Mux: way.MaxConns == 1, PassFiles: way.Files,
+		// A key of this process's own would let a command outlive it for a while.
+		NoKeys: true,
+		Token:  spec.Secret, Client: "controld-host/1", Mux: way.MaxConns == 1, PassFiles: way.Files,
 		Dial: func(ctx context.Context, _ dataport.Endpoint) (net.Conn, error) { return way.Dial(ctx) },
 	})
 	if err != nil {

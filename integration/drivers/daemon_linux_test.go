@@ -98,7 +98,7 @@ func (d *daemon) end(t *testing.T, sig syscall.Signal) {
 
 func (p *place) client(t *testing.T, d *daemon) *adapter.Sandbox {
 	t.Helper()
-	a, err := adapter.New(adapter.Options{Control: d.ready.Control[0], Data: d.ready.Data, Token: p.secret, RetryFor: time.Millisecond})
+	a, err := adapter.New(adapter.Options{Control: d.ready.Control[0], Data: d.ready.Data, Token: p.secret, RetryFor: time.Millisecond, NoKeys: true})
 	if err != nil {
 		t.Fatal(err)
 	}
