@@ -286,9 +286,10 @@ func TestNoProc(t *testing.T) {
 	c.noProc, c.stderr = true, w
 	p := c.run(t)
 	w.Close()
+	r.SetReadDeadline(time.Now().Add(answerBy))
 	said, err := io.ReadAll(r)
 	if err != nil || !strings.Contains(string(said), "/proc is not mounted") {
-		t.Errorf("it says %q, %v", said, err)
+		t.Fatalf("it says %q, %v", said, err)
 	}
 	if p.cmd.Wait(); p.cmd.ProcessState.ExitCode() != 1 {
 		t.Errorf("it ends with %d", p.cmd.ProcessState.ExitCode())

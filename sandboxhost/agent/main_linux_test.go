@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/controld/controld/adapter"
+	_ "github.com/controld/controld/sandboxhost/agent" // go test knows by this what is in the program
 )
 
 // foeEnv makes the test program the hostile workload of a sandbox: it names
