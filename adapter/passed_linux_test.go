@@ -400,6 +400,26 @@ func TestClosedBeforeItsName(t *testing.T) {
 	}
 }
 
+// TestAsksNobodyWhoDoesNotOffer: P11.20.
+func TestAsksNobodyWhoDoesNotOffer(t *testing.T) {
+	said := make(chan string, 1)
+	st := newStageWith(t, "unix://"+filepath.Join(t.TempDir(), "s"), func(c *server.Config, _ sandbox.Backend) {
+		c.ServeData = func(_ context.Context, conn net.Conn, _ any) {
+			defer conn.Close()
+			preamble := make([]byte, 51)
+			io.ReadFull(conn, preamble)
+			said <- string(preamble[:7])
+		}
+	})
+	st.put(t, "f", "text")
+	sb := connect(t, adapter.Options{Control: st.addr.String(), PassFiles: true})
+	_, err := sb.OpenRead(t.Context(), "f", sandbox.ReadOptions{})
+	wantKind(t, err, sandbox.KindConnectionLost)
+	if magic := <-said; magic != "CTRLD1 " {
+		t.Errorf("asked by %q", magic)
+	}
+}
+
 // TestSilenceIsWaitedForApart: a server that never answers holds up whoever asks
 // until that gives up.
 func TestSilenceIsWaitedForApart(t *testing.T) {

@@ -128,7 +128,7 @@ func receiveWith(conn *net.UnixConn, b []byte, files *[]*os.File) (n int, err er
 		}
 		got, lost, err := receiveRights(conn, b[n:most], files)
 		if err == nil && (lost || n > 0 && len(*files) > had) {
-			err = lied("descriptors that are too many, or come late")
+			err = lied("descriptors that are too many, come late or find no room")
 		}
 		if err != nil {
 			return n, err

@@ -97,16 +97,15 @@ var streamFaults = []Fault{
 		{"sandbox/local/sink.go", "	if got != want {", "	if false {"},
 	}},
 	{"ok_before_inner_ok", Test{"./integration", "TestInnerRefusalReachesTheFirstHop"}, []Edit{
-		{"adapter/sink.go", `	conn, err := s.open(ctx, l, &t, ahead{}, nil)
+		{"adapter/sink.go", `	conn, err := k.s.open(k.ctx, k.l, t, ahead{}, nil)
 	if err != nil {
-		l.drop(t.ID)
-		return nil, err
+		return err
 	}
 `, `	near, conn := net.Pipe()
 	go func() {
-		inner, err := s.open(ctx, l, &t, ahead{}, nil)
+		inner, err := k.s.open(k.ctx, k.l, t, ahead{}, nil)
 		if err != nil {
-			l.drop(t.ID)
+			k.l.drop(t.ID)
 			near.Close()
 			return
 		}
