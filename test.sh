@@ -10,12 +10,13 @@ FUZZTIME=${FUZZTIME:-20s}
 
 say() { printf '\n== %s\n' "$*"; }
 
-need() { # need COMMAND PACKAGE: a command that tests use
+need() { # need COMMAND PACKAGES: a command that tests use
 	command -v "$1" >/dev/null && return
 	if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
 		say "installing $2"
-		{ apt-get install -y -qq --no-install-recommends "$2" ||
-			{ apt-get update -qq && apt-get install -y -qq --no-install-recommends "$2"; }; } >/dev/null 2>&1 && return
+		# shellcheck disable=SC2086 # several packages
+		{ apt-get install -y -qq --no-install-recommends $2 ||
+			{ apt-get update -qq && apt-get install -y -qq --no-install-recommends $2; }; } >/dev/null 2>&1 && return
 	fi
 	echo "missing: $1 (Debian package $2); the tests that use it are left out"
 }
@@ -49,6 +50,11 @@ unit() {
 	need qemu-system-x86_64 qemu-system-x86
 	need mkfs.ext4 e2fsprogs
 	need busybox busybox-static
+	need bwrap bubblewrap
+	need runc runc
+	need crun crun
+	need dockerd "docker.io iptables"
+	need podman podman
 	need bwrap bubblewrap
 	go test -race -shuffle=on -timeout 15m ./...
 }

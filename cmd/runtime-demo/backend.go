@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/controld/controld/adapter"
 	"github.com/controld/controld/sandbox"
@@ -17,16 +18,21 @@ import (
 // demoTenant is whose sandbox the demo works in.
 const demoTenant = daemon.DevTenant
 
+// embeddedTier is a daemon in this process with the driver of its default.
+const embeddedTier = "embedded"
+
 // newResolver decides, here and nowhere else, what stands behind the API.
 func newResolver(backend string, stderr io.Writer) *sandbox.Resolver {
 	return sandbox.NewResolver(sandbox.ResolverConfig{
 		Tier: func(string) sandbox.Tier { return sandbox.Tier(backend) },
 		Dial: func(ctx context.Context, _ string, tier sandbox.Tier) (sandbox.Connection, error) {
-			switch tier {
-			case "local":
+			switch {
+			case tier == "local":
 				return dialLocal()
-			case "embedded":
-				return dialEmbedded(ctx, stderr)
+			case tier == embeddedTier:
+				return dialEmbedded(ctx, daemon.Default().Driver, stderr)
+			case slices.Contains(daemon.DriverNames(), string(tier)):
+				return dialEmbedded(ctx, string(tier), stderr)
 			default:
 				return dialDaemon(ctx, string(tier), os.Getenv("CONTROLD_TOKEN"))
 			}
@@ -61,15 +67,15 @@ func dialDaemon(ctx context.Context, url, token string) (sandbox.Connection, err
 	return sandbox.Connection{API: sb, Close: sb.Close}, nil
 }
 
-// dialEmbedded starts a daemon on loopback in this process and connects to it
-// over TCP, as to any other.
-func dialEmbedded(ctx context.Context, stderr io.Writer) (sandbox.Connection, error) {
+// dialEmbedded starts a daemon with a driver on loopback in this process and
+// connects to it over TCP, as to any other.
+func dialEmbedded(ctx context.Context, driver string, stderr io.Writer) (sandbox.Connection, error) {
 	dir, err := os.MkdirTemp("", "runtime-demo-")
 	if err != nil {
 		return sandbox.Connection{}, err
 	}
 	e := &embedded{dir: dir, drain: make(chan struct{}), ended: make(chan error, 1)}
-	ready, token, err := e.start(ctx, stderr)
+	ready, token, err := e.start(ctx, driver, stderr)
 	if err != nil {
 		os.RemoveAll(dir)
 		return sandbox.Connection{}, err
@@ -88,16 +94,16 @@ type embedded struct {
 	ended chan error
 }
 
-func (e *embedded) start(ctx context.Context, stderr io.Writer) (daemon.Ready, string, error) {
+func (e *embedded) start(ctx context.Context, driver string, stderr io.Writer) (daemon.Ready, string, error) {
 	token, tokens, err := daemon.DevSecret(e.dir)
 	if err != nil {
 		return daemon.Ready{}, "", err
 	}
 	cfg := daemon.Default()
 	cfg.Control, cfg.Data = []string{"tcp://127.0.0.1:0"}, []string{"tcp://127.0.0.1:0"}
-	cfg.StateDir, cfg.Tokens, cfg.LogLevel = e.dir, tokens, "error"
+	cfg.StateDir, cfg.Tokens, cfg.LogLevel, cfg.Driver = e.dir, tokens, "error", driver
 	ready := make(chan daemon.Ready, 1)
-	d, err := daemon.New(cfg, daemon.Options{Log: stderr, Drain: e.drain, Ready: func(r daemon.Ready) { ready <- r }})
+	d, err := daemon.New(cfg, daemon.Options{Log: stderr, Drain: e.drain, Agent: []string{"/proc/self/exe", agentWord}, Ready: func(r daemon.Ready) { ready <- r }})
 	if err != nil {
 		return daemon.Ready{}, "", err
 	}

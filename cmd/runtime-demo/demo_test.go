@@ -13,8 +13,17 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/controld/controld/cmd/internal/agentcmd"
 	"github.com/controld/controld/sandboxhost/daemon"
 )
+
+// TestMain is the agent of sandboxes too, as the program is.
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && os.Args[1] == agentWord {
+		os.Exit(agentcmd.Main("agent", "test", append(os.Args[:1:1], os.Args[2:]...)))
+	}
+	os.Exit(m.Run())
+}
 
 // smallInput is a tree that the scenario can work on in a moment.
 func smallInput(t *testing.T) string {
@@ -81,12 +90,29 @@ func startDaemon(t *testing.T) (url, token string) {
 	}
 }
 
+// isolating are the drivers that can run here, but for those that need an
+// engine; root has all of them.
+func isolating(t *testing.T) (names []string) {
+	for _, name := range []string{"bwrap", "oci"} {
+		err := daemon.TryDriver(t.Context(), name, []string{"/proc/self/exe", agentWord})
+		switch {
+		case err == nil:
+			names = append(names, name)
+		case os.Geteuid() == 0:
+			t.Errorf("%s: %v", name, err)
+		default:
+			t.Logf("left out: %s: %v", name, err)
+		}
+	}
+	return names
+}
+
 func TestTranscriptIsTheSameOnEveryBackend(t *testing.T) {
 	input := smallInput(t)
 	url, token := startDaemon(t)
 	t.Setenv("CONTROLD_TOKEN", token)
 	var first string
-	for _, backend := range []string{"local", "embedded", url} {
+	for _, backend := range append([]string{"local", "embedded", url}, isolating(t)...) {
 		got := transcriptOf(t, "-backend", backend, "-input", input, "-stream", "5000000")
 		if first == "" {
 			first = got

@@ -12,15 +12,24 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 	"time"
 
+	"github.com/controld/controld/cmd/internal/agentcmd"
 	"github.com/controld/controld/sandbox"
+	"github.com/controld/controld/sandboxhost/daemon"
 )
 
 func main() {
+	if len(os.Args) > 1 && os.Args[1] == agentWord {
+		os.Exit(agentcmd.Main("runtime-demo "+agentWord, "demo", append(os.Args[:1:1], os.Args[2:]...)))
+	}
 	os.Exit(run(os.Args[1:], os.Stdout, os.Stderr))
 }
+
+// agentWord is the argument with which this program is the agent of a sandbox.
+const agentWord = "__agent"
 
 // options are the command's flags.
 type options struct {
@@ -32,7 +41,7 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	var o options
 	fs := flag.NewFlagSet("runtime-demo", flag.ContinueOnError)
 	fs.SetOutput(stderr)
-	fs.StringVar(&o.backend, "backend", "embedded", "local, embedded (a daemon in this process) or the control URL of a daemon (token: CONTROLD_TOKEN)")
+	fs.StringVar(&o.backend, "backend", embeddedTier, "local; embedded (a daemon in this process), or its driver: "+strings.Join(daemon.DriverNames(), ", ")+"; or the control URL of a daemon (token: CONTROLD_TOKEN)")
 	fs.StringVar(&o.input, "input", "", "file or directory to work on (default: the Go toolchain's source tree)")
 	fs.StringVar(&o.script, "script", "", "JSON file of turns instead of the built-in scenario")
 	fs.StringVar(&o.model, "model", "", "base URL of OpenAI-compatible chat completions instead of a script (key: OPENAI_API_KEY)")

@@ -123,6 +123,7 @@ func waitFor(t *testing.T, path string) {
 func TestAdoption(t *testing.T) {
 	for name, k := range kinds {
 		t.Run(name, func(t *testing.T) {
+			k.want(t)
 			p := newPlace(t, k.flags(t))
 			workspace := filepath.Join(p.dir, "state", "sandboxes", "acme", "default")
 			d := p.serve(t)
@@ -177,6 +178,7 @@ func TestAdoption(t *testing.T) {
 func TestNothingIsLeft(t *testing.T) {
 	for name, k := range kinds {
 		t.Run(name, func(t *testing.T) {
+			k.want(t)
 			p := newPlace(t, k.flags(t))
 			d := p.serve(t)
 			a := p.client(t, d)

@@ -63,20 +63,39 @@ func newHostOf(t *testing.T, d sandboxhost.Driver, box sandboxhost.Box) *sandbox
 
 // kind is a driver, and how it is made here and by a daemon's flags.
 type kind struct {
+	// needs is the program behind it. All but bwrap want root.
+	needs  string
 	driver func(*testing.T) sandboxhost.Driver
 	flags  func(*testing.T) []string
 	// bounded makes it with all its cgroups below one; nil where there are none.
 	bounded func(t *testing.T, parent string) sandboxhost.Driver
 }
 
+// want leaves a test out where an ordinary user cannot have the driver. Root
+// has all of them: what is missing there is an error.
+func (k kind) want(t *testing.T) {
+	t.Helper()
+	if os.Geteuid() == 0 {
+		return
+	}
+	if k.needs != "bwrap" {
+		t.Skipf("%s needs root", k.needs)
+	}
+	if _, err := exec.LookPath(k.needs); err != nil {
+		t.Skipf("missing: %s (Debian package bubblewrap)", k.needs)
+	}
+}
+
 // kinds are the drivers to test, by the name of the program behind each.
 var kinds = map[string]kind{
 	"bwrap": {
+		"bwrap",
 		func(*testing.T) sandboxhost.Driver { return bwrap.Driver{Agent: agent} },
 		func(*testing.T) []string { return []string{"--driver", "bwrap"} },
 		nil,
 	},
 	"runc": {
+		"runc",
 		func(*testing.T) sandboxhost.Driver { return oci.Driver{Runtime: "runc", Agent: agent} },
 		func(*testing.T) []string { return []string{"--driver", "oci"} },
 		func(_ *testing.T, parent string) sandboxhost.Driver {
@@ -84,6 +103,7 @@ var kinds = map[string]kind{
 		},
 	},
 	"crun": {
+		"crun",
 		func(*testing.T) sandboxhost.Driver { return oci.Driver{Runtime: "crun", Agent: agent} },
 		func(*testing.T) []string { return []string{"--driver", "oci", "--runtime", "crun"} },
 		func(_ *testing.T, parent string) sandboxhost.Driver {
@@ -91,11 +111,13 @@ var kinds = map[string]kind{
 		},
 	},
 	"docker": {
+		"dockerd",
 		func(t *testing.T) sandboxhost.Driver { return newDocker(t, dockerd(t), "") },
 		func(t *testing.T) []string { return []string{"--driver", "docker", "--engine", "unix://" + dockerd(t)} },
 		func(t *testing.T, parent string) sandboxhost.Driver { return newDocker(t, dockerd(t), parent) },
 	},
 	"podman": {
+		"podman",
 		func(t *testing.T) sandboxhost.Driver { return newDocker(t, podman(t), "") },
 		func(t *testing.T) []string { return []string{"--driver", "docker", "--engine", "unix://" + podman(t)} },
 		func(t *testing.T, parent string) sandboxhost.Driver { return newDocker(t, podman(t), parent) },
@@ -106,6 +128,7 @@ var kinds = map[string]kind{
 func TestConformance(t *testing.T) {
 	for name, k := range kinds {
 		t.Run(name, func(t *testing.T) {
+			k.want(t)
 			h := newHost(t, k.driver(t))
 			b, err := h.Backend(t.Context(), "acme", "default")
 			if err != nil {

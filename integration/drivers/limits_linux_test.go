@@ -79,6 +79,7 @@ func TestLimits(t *testing.T) {
 			continue
 		}
 		t.Run(name, func(t *testing.T) {
+			k.want(t)
 			parent := outer(t)
 			h := newHostOf(t, k.bounded(t, parent), sandboxhost.Box{Memory: boxMemory, Processes: boxProcesses, CPUs: boxCPUs})
 			b, err := h.Backend(t.Context(), "acme", "default")
