@@ -110,6 +110,12 @@ var kinds = map[string]kind{
 			return oci.Driver{Runtime: "crun", CgroupParent: parent, Agent: agent}
 		},
 	},
+	"runsc": {
+		"runsc",
+		func(*testing.T) sandboxhost.Driver { return oci.Driver{Runtime: "runsc", Agent: agent} },
+		func(*testing.T) []string { return []string{"--driver", "oci", "--runtime", "runsc"} },
+		nil,
+	},
 	"docker": {
 		"dockerd",
 		func(t *testing.T) sandboxhost.Driver { return newDocker(t, dockerd(t), "") },

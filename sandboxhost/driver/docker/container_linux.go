@@ -31,9 +31,6 @@ const (
 	labelSandbox  = "controld.sandbox"
 )
 
-// insideLink is the directory of the agent's socket inside.
-const insideLink = "/run/controld-link"
-
 // container says what to make of a sandbox.
 func (d *Driver) container(spec sandboxhost.Spec, image, filter string) client.ContainerCreateOptions {
 	network := spec.Box.Network
@@ -47,7 +44,7 @@ func (d *Driver) container(spec sandboxhost.Spec, image, filter string) client.C
 		Name: name(spec),
 		Config: &container.Config{
 			Image: image, User: user, Hostname: hostname(spec, network), WorkingDir: hostroot.Workspace,
-			Entrypoint: d.agent.Inside(hostroot.Agent, hostroot.Workspace, "unix://"+path.Join(insideLink, launch.SocketName), spec.Secret),
+			Entrypoint: d.agent.Inside(hostroot.Agent, hostroot.Workspace, "unix://"+path.Join(hostroot.Link, launch.SocketName), spec.Secret),
 			Cmd:        []string{},
 			Labels:     map[string]string{labelInstance: spec.ID, labelTenant: spec.Tenant, labelSandbox: spec.Sandbox},
 		},
@@ -75,7 +72,7 @@ func (d *Driver) mounts(spec sandboxhost.Spec) []mount.Mount {
 	}
 	list := []mount.Mount{
 		bind(d.agent.Path, hostroot.Agent, true),
-		bind(linkDir(spec), insideLink, false),
+		bind(launch.LinkDir(spec.Run), hostroot.Link, false),
 		bind(spec.Dir, hostroot.Workspace, false),
 	}
 	if spec.Box.Image == "" {

@@ -98,14 +98,8 @@ func prepare(spec sandboxhost.Spec) error {
 	if err := launch.Own(spec.Dir, uid, gid); err != nil {
 		return err
 	}
-	if err := os.Mkdir(linkDir(spec), 0o700); err != nil {
-		return err
-	}
-	return os.Lchown(linkDir(spec), uid, gid)
+	return launch.MakeLink(spec.Run, uid, gid)
 }
-
-// linkDir is where the agent makes its socket.
-func linkDir(spec sandboxhost.Spec) string { return filepath.Join(spec.Run, "link") }
 
 // run makes a container and starts it, up to where its agent listens.
 func (d *Driver) run(ctx context.Context, spec sandboxhost.Spec, options client.ContainerCreateOptions) (*instance, error) {
@@ -120,7 +114,7 @@ func (d *Driver) run(ctx context.Context, spec sandboxhost.Spec, options client.
 	if err != nil {
 		return nil, err
 	}
-	if err := launch.KeepSocket(ctx, linkDir(spec), spec.Run, i.done); err != nil {
+	if err := launch.KeepSocket(ctx, spec.Run, i.done); err != nil {
 		return nil, errors.Join(err, i.Stop())
 	}
 	return i, nil

@@ -18,6 +18,9 @@ const (
 	Workspace = "/workspace"
 	// Agent is the agent's program.
 	Agent = "/run/controld/agent"
+	// Link is the directory in which an agent makes its socket, where it can
+	// be handed none.
+	Link = "/run/controld-link"
 	// UID and GID are the workload's.
 	UID = 1000
 	GID = 1000

@@ -51,22 +51,34 @@ func address(dir *os.File) *net.UnixAddr {
 	return &net.UnixAddr{Net: "unix", Name: fmt.Sprintf("/proc/self/fd/%d/%s", dir.Fd(), SocketName)}
 }
 
+// MakeLink makes the directory of an instance in which its agent, of that user,
+// makes its socket; [KeepSocket] takes the socket from there.
+func MakeLink(run string, uid, gid int) error {
+	if err := os.Mkdir(LinkDir(run), 0o700); err != nil {
+		return err
+	}
+	return os.Lchown(LinkDir(run), uid, gid)
+}
+
+// LinkDir is the directory that [MakeLink] makes.
+func LinkDir(run string) string { return filepath.Join(run, "link") }
+
 // keepEvery is how often KeepSocket looks.
 const keepEvery = 2 * time.Millisecond
 
-// KeepSocket waits until an agent accepts on the socket that it makes in a
-// directory which its sandbox can write, and gives it a second name in the
+// KeepSocket waits until an agent accepts on the socket that it makes in its
+// link directory, which its sandbox can write, and gives it a second name in the
 // directory of its instance, which the sandbox cannot: whatever becomes of the
 // first, [Dial] finds the agent. No command may run there before. It gives up
 // when ctx ends or gone is closed.
-func KeepSocket(ctx context.Context, made, run string, gone <-chan struct{}) error {
+func KeepSocket(ctx context.Context, run string, gone <-chan struct{}) error {
 	tick := time.NewTicker(keepEvery)
 	defer tick.Stop()
 	for {
-		conn, err := Dial(ctx, made)
+		conn, err := Dial(ctx, LinkDir(run))
 		if err == nil {
 			conn.Close()
-			return os.Link(filepath.Join(made, SocketName), filepath.Join(run, SocketName))
+			return os.Link(filepath.Join(LinkDir(run), SocketName), filepath.Join(run, SocketName))
 		}
 		select {
 		case <-ctx.Done():

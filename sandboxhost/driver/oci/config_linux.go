@@ -31,8 +31,8 @@ func writeConfig(spec sandboxhost.Spec, d Driver, at string) error {
 		Version:  specVersion,
 		Hostname: spec.Sandbox,
 		Root:     &specs.Root{Path: filepath.Join(at, "root"), Readonly: true},
-		Process:  process(d.Agent, spec.Secret),
-		Mounts:   mounts(spec, at),
+		Process:  d.process(spec.Secret),
+		Mounts:   d.mounts(spec, at),
 		Linux: &specs.Linux{
 			Namespaces:    namespaces(spec.Box.Network),
 			UIDMappings:   []specs.LinuxIDMapping{{ContainerID: 0, HostID: uint32(spec.IDs.Base), Size: uint32(spec.IDs.Count)}},
@@ -57,13 +57,20 @@ func (d Driver) cgroup(spec sandboxhost.Spec) string {
 }
 
 // process is the agent, as an ordinary user without any privilege.
-func process(agent launch.Agent, secret string) *specs.Process {
+func (d Driver) process(secret string) *specs.Process {
+	listen := launch.HandedURL
+	if !d.handsOver() {
+		listen = "unix://" + path.Join(hostroot.Link, launch.SocketName)
+	}
 	p := &specs.Process{
 		User:            specs.User{UID: hostroot.UID, GID: hostroot.GID},
-		Args:            agent.Inside(hostroot.Agent, hostroot.Workspace, launch.HandedURL, secret),
+		Args:            d.Agent.Inside(hostroot.Agent, hostroot.Workspace, listen, secret),
 		Cwd:             hostroot.Workspace,
 		Capabilities:    &specs.LinuxCapabilities{},
 		NoNewPrivileges: true,
+	}
+	if !d.handsOver() {
+		return p
 	}
 	for name, value := range launch.Handed(1, 1) {
 		p.Env = append(p.Env, name+"="+value)
@@ -101,7 +108,7 @@ func resources(box sandboxhost.Box) *specs.LinuxResources {
 }
 
 // mounts are what is seen in the container's root.
-func mounts(spec sandboxhost.Spec, at string) []specs.Mount {
+func (d Driver) mounts(spec sandboxhost.Spec, at string) []specs.Mount {
 	temp := fmt.Sprintf("size=%d", hostroot.TempBytes)
 	list := []specs.Mount{
 		{Destination: "/proc", Type: "proc", Source: "proc", Options: []string{"nosuid", "noexec", "nodev"}},
@@ -118,6 +125,9 @@ func mounts(spec sandboxhost.Spec, at string) []specs.Mount {
 		if e.Source != "" {
 			list = append(list, bind(e.Source, e.Path, "ro"))
 		}
+	}
+	if !d.handsOver() {
+		list = append(list, bind(filepath.Join(at, "link"), hostroot.Link, "rw"))
 	}
 	return append(list,
 		bind(filepath.Join(at, "agent"), hostroot.Agent, "ro"),
@@ -145,6 +155,9 @@ func makeRoot(root string, network sandboxhost.Network) error {
 		if err := makeEntry(root, e); err != nil {
 			return err
 		}
+	}
+	if err := os.Mkdir(filepath.Join(root, hostroot.Link), 0o755); err != nil {
+		return err
 	}
 	return os.WriteFile(filepath.Join(root, hostroot.Agent), nil, 0o644)
 }

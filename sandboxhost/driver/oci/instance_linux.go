@@ -51,7 +51,7 @@ func (i *instance) OOMKills() int64 { return i.group.OOMKills() }
 func (i *instance) Link() sandboxhost.Link {
 	return sandboxhost.Link{
 		Dial:  func(ctx context.Context) (net.Conn, error) { return launch.Dial(ctx, i.spec.Run) },
-		Files: true,
+		Files: i.driver.handsOver(),
 	}
 }
 

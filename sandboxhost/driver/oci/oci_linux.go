@@ -47,6 +47,20 @@ func (d Driver) Start(ctx context.Context, spec sandboxhost.Spec) (sandboxhost.I
 	if err := launch.Own(spec.Dir, spec.IDs.Base+hostroot.UID, spec.IDs.Base+hostroot.GID); err != nil {
 		return nil, sandbox.AsError("start", "", err)
 	}
+	if !d.handsOver() {
+		if err := launch.MakeLink(spec.Run, spec.IDs.Base+hostroot.UID, spec.IDs.Base+hostroot.GID); err != nil {
+			return nil, sandbox.AsError("start", "", err)
+		}
+	}
+	i, err := d.start(ctx, spec)
+	if err != nil {
+		return nil, errors.Join(startFailed(spec.Run, err), d.clear(context.WithoutCancel(ctx), spec))
+	}
+	return i, nil
+}
+
+// start returns when the agent listens.
+func (d Driver) start(ctx context.Context, spec sandboxhost.Spec) (*instance, error) {
 	var first *launch.Process
 	err := launch.Private(func() error {
 		var err error
@@ -54,16 +68,27 @@ func (d Driver) Start(ctx context.Context, spec sandboxhost.Spec) (sandboxhost.I
 		return err
 	})
 	if err != nil {
-		return nil, errors.Join(startFailed(spec.Run, err), d.clear(context.WithoutCancel(ctx), spec))
+		return nil, err
 	}
-	return newInstance(d, spec, first), nil
+	i := newInstance(d, spec, first)
+	if d.handsOver() {
+		return i, nil
+	}
+	if err := launch.KeepSocket(ctx, spec.Run, i.done); err != nil {
+		return nil, errors.Join(err, i.Stop())
+	}
+	return i, nil
 }
 
 // run makes the bundle and has the runtime start it. It runs in a mount
 // namespace of its own: the container's users may not go through the host's
 // directories, so all that it is made of is seen from a stage.
 func (d Driver) run(ctx context.Context, spec sandboxhost.Spec) (*launch.Process, error) {
-	at, err := launch.Stage(map[string]string{"workspace": spec.Dir, "agent": d.Agent.Path})
+	sources := map[string]string{"workspace": spec.Dir, "agent": d.Agent.Path}
+	if !d.handsOver() {
+		sources["link"] = launch.LinkDir(spec.Run)
+	}
+	at, err := launch.Stage(sources)
 	if err == nil && d.wantsOneVersion() {
 		err = hideUnified()
 	}
@@ -76,22 +101,22 @@ func (d Driver) run(ctx context.Context, spec sandboxhost.Spec) (*launch.Process
 	if err != nil {
 		return nil, err
 	}
-	socket, err := launch.Listen(spec.Run)
-	if err != nil {
-		return nil, err
-	}
-	defer socket.Close()
 	log, err := launch.Log(spec.Run)
 	if err != nil {
 		return nil, err
 	}
 	defer log.Close()
 	pidFile := filepath.Join(spec.Run, "pid")
-	r := d.runtime(spec)
-	_, err = r.Run(ctx, spec.ID, spec.Run, &runc.CreateOpts{
-		IO: logged{log}, PidFile: pidFile, Detach: true, NoNewKeyring: true, ExtraFiles: []*os.File{socket},
-	})
-	if err != nil {
+	options := &runc.CreateOpts{IO: logged{log}, PidFile: pidFile, Detach: true}
+	if d.handsOver() {
+		socket, err := launch.Listen(spec.Run)
+		if err != nil {
+			return nil, err
+		}
+		defer socket.Close()
+		options.ExtraFiles = []*os.File{socket}
+	}
+	if _, err := d.runtime(spec).Run(ctx, spec.ID, spec.Run, options); err != nil {
 		return nil, err
 	}
 	return holdFirst(pidFile, spec.Run)
@@ -120,8 +145,22 @@ func (d Driver) runtime(spec sandboxhost.Spec) *runc.Runc {
 	if command == "" {
 		command = runc.DefaultCommand
 	}
-	return &runc.Runc{Command: command, Root: filepath.Join(spec.Run, "runtime")}
+	r := &runc.Runc{Command: command, Root: filepath.Join(spec.Run, "runtime")}
+	if d.isGVisor() {
+		// A network that leads nowhere is less work than one of its own, and
+		// the agent's socket is the one that the host shall see.
+		r.ExtraArgs = []string{"--host-uds=create", "--network=none", "--ignore-cgroups"}
+	}
+	return r
 }
+
+// isGVisor tells whether the runtime is runsc, whose containers have a kernel of
+// their own.
+func (d Driver) isGVisor() bool { return strings.HasPrefix(filepath.Base(d.Runtime), "runsc") }
+
+// handsOver tells whether descriptors can be handed to what runs in a container,
+// and by it.
+func (d Driver) handsOver() bool { return !d.isGVisor() }
 
 // with has the runtime do something about an instance. crun refuses machines
 // that have both versions of cgroups, unless it sees but one.
