@@ -28,7 +28,8 @@ type Agent struct {
 	// Cwd is where relative paths start. It is made where it is missing.
 	Cwd string
 	// State is the directory in which is written down what has to be removed
-	// if this process is killed; what it says is removed first. It must outlive
+	// if this process is killed; what one that is gone wrote there is removed
+	// first, so its host waits for its end before it starts another. It outlives
 	// the process like the files themselves, and no command should reach it: a
 	// mount of the agent's alone, or /proc/self/fd/N for one that was handed
 	// over open. Where empty, a write that is cut by the end of the process may

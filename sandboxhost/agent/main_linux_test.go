@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -17,7 +18,7 @@ import (
 	"time"
 
 	"github.com/controld/controld/adapter"
-	_ "github.com/controld/controld/sandboxhost/agent" // go test knows by this what is in the program
+	"github.com/controld/controld/sandboxhost/agent"
 )
 
 // foeEnv makes the test program the hostile workload of a sandbox: it names
@@ -37,6 +38,8 @@ func TestMain(m *testing.M) {
 
 // built is the program as drivers get it.
 var built = sync.OnceValues(func() (string, error) {
+	// It is in this program, too, lest go test take another one's results for its.
+	runtime.KeepAlive(agent.Agent.Run)
 	dir, err := os.MkdirTemp("", "controld-agent-test-")
 	if err != nil {
 		return "", err

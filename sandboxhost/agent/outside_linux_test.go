@@ -13,6 +13,8 @@ import (
 	"syscall"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/controld/controld/adapter"
 	"github.com/controld/controld/sandbox"
 )
@@ -119,6 +121,13 @@ func TestNoSocketIsHandedOver(t *testing.T) {
 	bound, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: filepath.Join(dir, "gram")})
 	boundFile := fileOf(t, bound, err)
 	defer bound.Close()
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(pair[1])
+	connected := os.NewFile(uintptr(pair[0]), "pair")
+	defer connected.Close()
 	for _, c := range []struct {
 		name, count string
 		fd          *os.File
@@ -126,7 +135,8 @@ func TestNoSocketIsHandedOver(t *testing.T) {
 	}{
 		{"a file", "1", file, "non-socket"},
 		{"TCP", "1", tcpFile, "no Unix socket that listens"},
-		{"one that does not listen", "1", boundFile, "no Unix socket that listens"},
+		{"datagrams", "1", boundFile, "no Unix socket that listens"},
+		{"a connection", "1", connected, "no Unix socket that listens"},
 		{"two", "2", boundFile, "2 sockets, want one"},
 		{"no number", "x", boundFile, "x sockets, want one"},
 	} {
