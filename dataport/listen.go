@@ -22,6 +22,9 @@ type ListenOptions struct {
 	// AllowUID decides, on Unix sockets, whose processes are accepted; nil
 	// takes those of this process's own user and of root.
 	AllowUID func(uid uint32) bool
+	// AnyUser accepts whoever can open a Unix socket, for systems that do not
+	// tell whose processes peers are, and servers that ask for a secret.
+	AnyUser bool
 	// AllowCID decides, on vsock, which guests are accepted; nil takes none.
 	AllowCID func(cid uint32) bool
 	// Refused, where not nil, is told of every peer that was not accepted.
@@ -155,6 +158,9 @@ func (o ListenOptions) fromNetworks(conn net.Conn) bool {
 }
 
 func (o ListenOptions) ofUser(conn net.Conn) bool {
+	if o.AnyUser {
+		return true
+	}
 	uid, known := PeerUID(conn)
 	if !known {
 		return false

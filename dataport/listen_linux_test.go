@@ -77,9 +77,10 @@ func TestListenToUsers(t *testing.T) {
 	for name, o := range map[string]dataport.ListenOptions{
 		"own":    {},
 		"nobody": {AllowUID: func(uint32) bool { return false }},
+		"any":    {AllowUID: func(uint32) bool { return false }, AnyUser: true},
 	} {
 		addr := accepting(t, dataport.Endpoint{Scheme: dataport.SchemeUnix, Path: filepath.Join(t.TempDir(), "s")}, o)
-		if got := letIn(t, addr, ""); got != (name == "own") {
+		if got := letIn(t, addr, ""); got != (name != "nobody") {
 			t.Errorf("%s: let in %v", name, got)
 		}
 	}

@@ -50,6 +50,10 @@ type Host struct {
 	ids    *ids
 	births *fair.Gate // of commands
 
+	// starts ends with Close: no start outlives it.
+	starts   context.Context
+	noStarts context.CancelFunc
+
 	mu      sync.Mutex
 	closed  bool
 	tokens  *Tokens
@@ -87,7 +91,9 @@ func New(cfg Config) (*Host, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Host{cfg: cfg, ids: ids, births: newBirths(), tokens: cfg.Tokens, tenants: make(map[string]*tenant)}, nil
+	h := &Host{cfg: cfg, ids: ids, births: newBirths(), tokens: cfg.Tokens, tenants: make(map[string]*tenant)}
+	h.starts, h.noStarts = context.WithCancel(context.Background())
+	return h, nil
 }
 
 // newBirths returns the gate of commands: so many as keep all processors busy
@@ -221,7 +227,7 @@ func (h *Host) sandbox(ctx context.Context, tenantName, name string) (*life, err
 		}
 		l = &life{spec: Spec{Tenant: tenantName, Sandbox: name, Epoch: epoch}, begun: make(chan struct{})}
 		t.sandboxes[name] = l
-		go h.start(context.WithoutCancel(ctx), t, l)
+		go h.start(t, l)
 	}
 	h.mu.Unlock()
 	select {
@@ -239,6 +245,7 @@ func (h *Host) dir(tenantName, name string) string {
 
 // Close stops every sandbox and waits. It may be called twice.
 func (h *Host) Close() error {
+	h.noStarts()
 	h.mu.Lock()
 	h.closed = true
 	var all []*life

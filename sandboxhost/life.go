@@ -47,9 +47,9 @@ func (l *life) ended() bool {
 }
 
 // start begins a life and closes l.begun when it runs or cannot.
-func (h *Host) start(ctx context.Context, t *tenant, l *life) {
+func (h *Host) start(t *tenant, l *life) {
 	defer close(l.begun)
-	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	ctx, cancel := context.WithTimeout(h.starts, startTimeout)
 	defer cancel()
 	if l.err = h.prepare(&l.spec); l.err == nil {
 		if l.instance, l.err = h.cfg.Driver.Start(ctx, l.spec); l.err == nil {

@@ -29,7 +29,8 @@ func (a Agent) listen() (net.Listener, dataport.Endpoint, error) {
 	if ln != nil {
 		return ln, e, nil
 	}
-	return dataport.ListenURL(a.Listen, dataport.ListenOptions{})
+	// Seen from in here the host may be of any user, or of none.
+	return dataport.ListenURL(a.Listen, dataport.ListenOptions{AnyUser: true})
 }
 
 // givenFD is the first descriptor that is handed over, see sd_listen_fds(3).
