@@ -21,6 +21,20 @@ need() { # need COMMAND PACKAGES: a command that tests use
 	echo "missing: $1 (Debian package $2); the tests that use it are left out"
 }
 
+gvisor() { # puts runsc into PATH, built once and kept outside the clone by what it is made of
+	[ "$(id -u)" = 0 ] || return 0
+	command -v runsc >/dev/null && return
+	local dir
+	dir=${XDG_CACHE_HOME:-${HOME:-/root}/.cache}/controld/runsc-$(cat integration/gvisor/go.mod integration/gvisor/go.sum | sha256sum | cut -c1-16)
+	if [ ! -x "$dir/runsc" ]; then
+		say "building runsc"
+		mkdir -p "$dir"
+		(cd integration/gvisor && CGO_ENABLED=0 go build -trimpath -ldflags "-s -w" -o "$dir/runsc.new" gvisor.dev/gvisor/runsc)
+		mv "$dir/runsc.new" "$dir/runsc"
+	fi
+	PATH=$dir:$PATH
+}
+
 format() {
 	say "gofmt"
 	local out
@@ -55,6 +69,7 @@ unit() {
 	need crun crun
 	need dockerd "docker.io iptables"
 	need podman podman
+	gvisor
 	need bwrap bubblewrap
 	go test -race -shuffle=on -timeout 15m ./...
 }

@@ -190,7 +190,8 @@ func TestNothingIsLeft(t *testing.T) {
 			if err != nil || len(records) != 1 {
 				t.Fatalf("%v, %v", records, err)
 			}
-			if len(withWord(word)) == 0 {
+			// Those of a kernel of its own are not the machine's.
+			if len(withWord(word)) == 0 && k.needs != "runsc" {
 				t.Fatal("the processes cannot be seen")
 			}
 			d.end(t, syscall.SIGTERM)

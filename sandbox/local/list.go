@@ -9,6 +9,8 @@ import (
 	"io"
 	"os"
 	"slices"
+	"strings"
+	"sync"
 	"unicode/utf8"
 
 	"github.com/controld/controld/sandbox"
@@ -44,7 +46,7 @@ func (s *Sandbox) ReadDir(ctx context.Context, path string, opts sandbox.ReadDir
 	}
 	dir := os.NewFile(uintptr(fd), path)
 	defer dir.Close()
-	page := page{limit: opts.Limit, room: s.opts.Limits.MaxMessageBytes - listOverhead}
+	page := page{temps: &s.temps, limit: opts.Limit, room: s.opts.Limits.MaxMessageBytes - listOverhead}
 	if err := page.read(ctx, dir, opts.After); err != nil {
 		if err == errNoRoom {
 			return sandbox.Listing{}, tooLarge(opList, path, s.opts.Limits.MaxMessageBytes)
@@ -58,10 +60,19 @@ func (s *Sandbox) ReadDir(ctx context.Context, path string, opts sandbox.ReadDir
 // page holds the names of a listing; with a limit the smallest, as a heap
 // with the largest on top, so that memory does not grow with the directory.
 type page struct {
+	temps *sync.Map // names that are no files yet
 	limit int
 	room  int64
 	names nameHeap
 	more  bool
+}
+
+func (p *page) isTemp(name string) bool {
+	if !strings.HasPrefix(name, tempPrefix) {
+		return false
+	}
+	_, is := p.temps.Load(name)
+	return is
 }
 
 // errNoRoom is a listing that no reply can hold.
@@ -71,7 +82,7 @@ func (p *page) read(ctx context.Context, dir *os.File, after string) error {
 	for {
 		names, err := dir.Readdirnames(listBatch)
 		for _, name := range names {
-			if after != "" && name <= after {
+			if after != "" && name <= after || p.isTemp(name) {
 				continue
 			}
 			if err := p.add(name); err != nil {

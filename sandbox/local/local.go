@@ -34,6 +34,7 @@ type Sandbox struct {
 	paths   *root.Root
 	forest  *proctree.Forest
 	journal *journal
+	temps   sync.Map // names of temps, see temp.record
 	locks   keyLocks
 	clock   atomic.Int64 // the last time stamp given to a file
 	named   atomic.Bool  // temps get names at once: files without do not work

@@ -58,13 +58,20 @@ func openAt(dir int, name string, flags int, mode uint32) (int, error) {
 	}
 }
 
-// record chooses a name and writes it down.
-func (t *temp) record() (err error) {
+// record chooses a name and writes it down. Listings leave it out.
+func (t *temp) record() error {
 	name := tempPrefix + rand.Text()
-	if t.forget, err = t.s.journal.temp(t.dir, name); err == nil {
-		t.name = name
+	forget, err := t.s.journal.temp(t.dir, name)
+	if err != nil {
+		return err
 	}
-	return err
+	t.name = name
+	t.s.temps.Store(name, nil)
+	t.forget = func() {
+		t.s.temps.Delete(name)
+		forget()
+	}
+	return nil
 }
 
 // fd is the descriptor, while the temp is not published or dropped.
@@ -159,5 +166,6 @@ func (t *temp) dropName() {
 	if ignoreMissing(unix.Unlinkat(t.dir, t.name, 0)) == nil {
 		t.forget()
 	}
+	t.s.temps.Delete(t.name)
 	t.name = ""
 }

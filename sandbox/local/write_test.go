@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"os/exec"
 	"strings"
 	"sync"
@@ -601,4 +602,29 @@ func TestManySinksOneName(t *testing.T) {
 			t.Error("locks are left")
 		}
 	})
+}
+
+// TestNamedTempsAreNotListed: where a temp must have a name it is no file of the
+// directory's yet; a name like it is.
+func TestNamedTempsAreNotListed(t *testing.T) {
+	s := open(t, Options{})
+	s.named.Store(true)
+	sink := must(s.OpenWrite(bg(), "f", sandbox.WriteOptions{}))
+	put(t, filepath.Join(s.opts.DefaultCwd, tempPrefix+"other"), "")
+	if there := must(os.ReadDir(s.opts.DefaultCwd)); len(there) != 2 {
+		t.Fatalf("the directory holds %v", there)
+	}
+	if l := must(s.ReadDir(bg(), ".", sandbox.ReadDirOptions{})); len(l.Names) != 1 || l.Names[0] != tempPrefix+"other" {
+		t.Errorf("listed: %q", l.Names)
+	}
+	must(sink.Writer().Write([]byte("x")))
+	must(sink.Commit(bg(), sandbox.Commit{Bytes: 1}))
+	if l := must(s.ReadDir(bg(), ".", sandbox.ReadDirOptions{})); len(l.Names) != 2 || l.Names[1] != "f" {
+		t.Errorf("listed behind the commit: %q", l.Names)
+	}
+	left := 0
+	s.temps.Range(func(any, any) bool { left++; return true })
+	if left != 0 {
+		t.Errorf("%d names are remembered", left)
+	}
 }

@@ -46,8 +46,8 @@ func (b *bearing) bear(value uint64) {
 		return
 	}
 	b.value = value
-	b.set = unix.Prlimit(0, unix.RLIMIT_LOCKS, nil, &b.own) == nil &&
-		unix.Prlimit(0, unix.RLIMIT_LOCKS, &unix.Rlimit{Cur: value, Max: b.own.Max}, nil) == nil
+	b.set = unix.Prlimit(0, markLimit(), nil, &b.own) == nil &&
+		unix.Prlimit(0, markLimit(), &unix.Rlimit{Cur: value, Max: b.own.Max}, nil) == nil
 }
 
 // drop ends what bear began.
@@ -58,7 +58,7 @@ func (b *bearing) drop() {
 		return
 	}
 	if b.set {
-		unix.Prlimit(0, unix.RLIMIT_LOCKS, &b.own, nil)
+		unix.Prlimit(0, markLimit(), &b.own, nil)
 	}
 	b.free.Broadcast()
 }

@@ -131,7 +131,7 @@ func (h *hunt) meet(pid int, near bool) (living, moved bool) {
 		return false, near && err == unix.ESRCH
 	}
 	if !h.mark.bears(pid, limit) {
-		if limit.Cur == unix.RLIM_INFINITY && unix.Prlimit(pid, unix.RLIMIT_LOCKS, nil, &limit) == unix.EPERM {
+		if limit.Cur == unix.RLIM_INFINITY && unix.Prlimit(pid, markLimit(), nil, &limit) == unix.EPERM {
 			h.others[pid] = true
 		}
 		if !h.mark.may(limit.Cur) {

@@ -72,7 +72,7 @@ func bareLimit() (nested bool) {
 		return false
 	}
 	limit.Cur = limit.Max
-	unix.Prlimit(0, unix.RLIMIT_LOCKS, &limit, nil)
+	unix.Prlimit(0, markLimit(), &limit, nil)
 	return limit.Max != unix.RLIM_INFINITY
 }
 

@@ -9,6 +9,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 
 	"golang.org/x/sys/unix"
@@ -21,6 +22,27 @@ const (
 	// leastBits is how wide a mark has to be to be told from chance.
 	leastBits = 54
 )
+
+// markLimit is the limit that marks are: of file locks, or of the time on
+// processors, in seconds, where the first cannot be set, as in gVisor. A mark is
+// more of them than there will be.
+var markLimit = sync.OnceValue(func() int {
+	for _, resource := range []int{unix.RLIMIT_LOCKS, unix.RLIMIT_CPU} {
+		var own unix.Rlimit
+		if unix.Prlimit(0, resource, nil, &own) == nil && unix.Prlimit(0, resource, &own, nil) == nil {
+			return resource
+		}
+	}
+	return unix.RLIMIT_LOCKS
+})
+
+// limitName is what /proc/PID/limits calls it.
+func limitName() string {
+	if markLimit() == unix.RLIMIT_CPU {
+		return "Max cpu time"
+	}
+	return "Max file locks"
+}
 
 // marks gives each tree a number that its processes bear and pass on: the
 // limit of file locks (RLIMIT_LOCKS), which kernels have kept since 2.4 and
@@ -139,7 +161,7 @@ func (m mark) put(pid int) {
 			limit.Max = own.Max
 		}
 	}
-	unix.Prlimit(pid, unix.RLIMIT_LOCKS, &limit, nil)
+	unix.Prlimit(pid, markLimit(), &limit, nil)
 }
 
 // bears tells whether a process with this limit is of the tree. The hard
@@ -199,7 +221,7 @@ func (m mark) on(pid int) bool {
 // only seen through /proc.
 func limitOf(pid int) (unix.Rlimit, error) {
 	var limit unix.Rlimit
-	err := unix.Prlimit(pid, unix.RLIMIT_LOCKS, nil, &limit)
+	err := unix.Prlimit(pid, markLimit(), nil, &limit)
 	if err != unix.EPERM {
 		return limit, err
 	}
@@ -207,7 +229,7 @@ func limitOf(pid int) (unix.Rlimit, error) {
 	if err != nil {
 		return limit, unix.ESRCH
 	}
-	_, rest, _ := strings.Cut(string(text), "Max file locks")
+	_, rest, _ := strings.Cut(string(text), limitName())
 	fields := strings.Fields(rest)
 	if len(fields) < 2 {
 		return limit, unix.ENOENT

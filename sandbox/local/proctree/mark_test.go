@@ -132,7 +132,7 @@ func TestNestedForest(t *testing.T) {
 	child := bornIn(t, outer.next(), []string{})
 	in := &marks{base: 1<<61 | 7<<numberBits, nested: true}
 	limit := unix.Rlimit{Cur: in.next().value, Max: outer.next().value}
-	if err := unix.Prlimit(child.Process.Pid, unix.RLIMIT_LOCKS, &limit, nil); err != nil {
+	if err := unix.Prlimit(child.Process.Pid, markLimit(), &limit, nil); err != nil {
 		t.Fatal(err)
 	}
 	if !outer.all().on(child.Process.Pid) || !in.all().on(child.Process.Pid) {
