@@ -27,7 +27,7 @@ type place struct {
 	flags       []string // the driver's
 }
 
-func newPlace(t *testing.T, flags []string) *place {
+func newPlace(t testing.TB, flags []string) *place {
 	t.Helper()
 	p := &place{dir: t.TempDir(), flags: flags}
 	secret, line, err := sandboxhost.NewSecret(sandboxhost.Grant{Tenant: "acme", Sandbox: sandboxhost.AnySandbox})
@@ -50,7 +50,7 @@ type daemon struct {
 	}
 }
 
-func (p *place) serve(t *testing.T) *daemon {
+func (p *place) serve(t testing.TB) *daemon {
 	t.Helper()
 	ready := filepath.Join(p.dir, "ready")
 	os.Remove(ready)
@@ -84,7 +84,7 @@ func (p *place) serve(t *testing.T) *daemon {
 }
 
 // end ends the daemon and waits. It may be called twice.
-func (d *daemon) end(t *testing.T, sig syscall.Signal) {
+func (d *daemon) end(t testing.TB, sig syscall.Signal) {
 	t.Helper()
 	d.cmd.Process.Signal(sig)
 	select {
@@ -96,7 +96,7 @@ func (d *daemon) end(t *testing.T, sig syscall.Signal) {
 	}
 }
 
-func (p *place) client(t *testing.T, d *daemon) *adapter.Sandbox {
+func (p *place) client(t testing.TB, d *daemon) *adapter.Sandbox {
 	t.Helper()
 	a, err := adapter.New(adapter.Options{Control: d.ready.Control[0], Data: d.ready.Data, Token: p.secret, RetryFor: time.Millisecond, NoKeys: true})
 	if err != nil {

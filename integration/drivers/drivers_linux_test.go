@@ -16,7 +16,7 @@ import (
 	"github.com/controld/controld/sandboxhost/driver/oci"
 )
 
-// program is the real one, built once, and agent a copy of it.
+// program is the real one, built once, and agent the smaller one beside it.
 var (
 	program string
 	agent   launch.Agent
@@ -31,23 +31,24 @@ func run(m *testing.M) int {
 	}
 	defer os.RemoveAll(dir)
 	program = filepath.Join(dir, "controld")
-	build := exec.Command("go", "build", "-o", program, "github.com/controld/controld/cmd/controld")
+	build := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w", "-o", dir,
+		"github.com/controld/controld/cmd/controld", "github.com/controld/controld/cmd/controld-agent")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
 		panic(string(out))
 	}
-	if agent, err = launch.Seal(dir, program, "agent"); err != nil {
+	if agent, err = launch.Seal(filepath.Join(dir, "sealed"), program+"-agent"); err != nil {
 		panic(err)
 	}
 	return m.Run()
 }
 
-func newHost(t *testing.T, d sandboxhost.Driver) *sandboxhost.Host {
+func newHost(t testing.TB, d sandboxhost.Driver) *sandboxhost.Host {
 	t.Helper()
 	return newHostOf(t, d, sandboxhost.Box{})
 }
 
-func newHostOf(t *testing.T, d sandboxhost.Driver, box sandboxhost.Box) *sandboxhost.Host {
+func newHostOf(t testing.TB, d sandboxhost.Driver, box sandboxhost.Box) *sandboxhost.Host {
 	t.Helper()
 	h, err := sandboxhost.New(sandboxhost.Config{StateDir: filepath.Join(t.TempDir(), "state"), Driver: d, Box: box, Limits: sandbox.DefaultLimits()})
 	if err != nil {
@@ -65,8 +66,8 @@ func newHostOf(t *testing.T, d sandboxhost.Driver, box sandboxhost.Box) *sandbox
 type kind struct {
 	// needs is the program behind it. All but bwrap want root.
 	needs  string
-	driver func(*testing.T) sandboxhost.Driver
-	flags  func(*testing.T) []string
+	driver func(testing.TB) sandboxhost.Driver
+	flags  func(testing.TB) []string
 	// bounded makes it with all its cgroups below one; nil where there are none.
 	bounded func(t *testing.T, parent string) sandboxhost.Driver
 }
@@ -90,42 +91,42 @@ func (k kind) want(t *testing.T) {
 var kinds = map[string]kind{
 	"bwrap": {
 		"bwrap",
-		func(*testing.T) sandboxhost.Driver { return bwrap.Driver{Agent: agent} },
-		func(*testing.T) []string { return []string{"--driver", "bwrap"} },
+		func(testing.TB) sandboxhost.Driver { return bwrap.Driver{Agent: agent} },
+		func(testing.TB) []string { return []string{"--driver", "bwrap"} },
 		nil,
 	},
 	"runc": {
 		"runc",
-		func(*testing.T) sandboxhost.Driver { return oci.Driver{Runtime: "runc", Agent: agent} },
-		func(*testing.T) []string { return []string{"--driver", "oci"} },
+		func(testing.TB) sandboxhost.Driver { return oci.Driver{Runtime: "runc", Agent: agent} },
+		func(testing.TB) []string { return []string{"--driver", "oci"} },
 		func(_ *testing.T, parent string) sandboxhost.Driver {
 			return oci.Driver{Runtime: "runc", CgroupParent: parent, Agent: agent}
 		},
 	},
 	"crun": {
 		"crun",
-		func(*testing.T) sandboxhost.Driver { return oci.Driver{Runtime: "crun", Agent: agent} },
-		func(*testing.T) []string { return []string{"--driver", "oci", "--runtime", "crun"} },
+		func(testing.TB) sandboxhost.Driver { return oci.Driver{Runtime: "crun", Agent: agent} },
+		func(testing.TB) []string { return []string{"--driver", "oci", "--runtime", "crun"} },
 		func(_ *testing.T, parent string) sandboxhost.Driver {
 			return oci.Driver{Runtime: "crun", CgroupParent: parent, Agent: agent}
 		},
 	},
 	"runsc": {
 		"runsc",
-		func(*testing.T) sandboxhost.Driver { return oci.Driver{Runtime: "runsc", Agent: agent} },
-		func(*testing.T) []string { return []string{"--driver", "oci", "--runtime", "runsc"} },
+		func(testing.TB) sandboxhost.Driver { return oci.Driver{Runtime: "runsc", Agent: agent} },
+		func(testing.TB) []string { return []string{"--driver", "oci", "--runtime", "runsc"} },
 		nil,
 	},
 	"docker": {
 		"dockerd",
-		func(t *testing.T) sandboxhost.Driver { return newDocker(t, dockerd(t), "") },
-		func(t *testing.T) []string { return []string{"--driver", "docker", "--engine", "unix://" + dockerd(t)} },
+		func(t testing.TB) sandboxhost.Driver { return newDocker(t, dockerd(t), "") },
+		func(t testing.TB) []string { return []string{"--driver", "docker", "--engine", "unix://" + dockerd(t)} },
 		func(t *testing.T, parent string) sandboxhost.Driver { return newDocker(t, dockerd(t), parent) },
 	},
 	"podman": {
 		"podman",
-		func(t *testing.T) sandboxhost.Driver { return newDocker(t, podman(t), "") },
-		func(t *testing.T) []string { return []string{"--driver", "docker", "--engine", "unix://" + podman(t)} },
+		func(t testing.TB) sandboxhost.Driver { return newDocker(t, podman(t), "") },
+		func(t testing.TB) []string { return []string{"--driver", "docker", "--engine", "unix://" + podman(t)} },
 		func(t *testing.T, parent string) sandboxhost.Driver { return newDocker(t, podman(t), parent) },
 	},
 }

@@ -21,7 +21,7 @@ const engineTimeout = 60 * time.Second
 
 // dockerd starts a Docker engine of the test's own, without a bridge and
 // without a rule in the machine's packet filter, and returns its socket.
-func dockerd(t *testing.T) string {
+func dockerd(t testing.TB) string {
 	dir := engineDir(t)
 	socket := filepath.Join(dir, "docker.sock")
 	startEngine(t, dir, socket, exec.Command("dockerd", "-H", "unix://"+socket, "--data-root", filepath.Join(dir, "data"),
@@ -32,7 +32,7 @@ func dockerd(t *testing.T) string {
 
 // podman starts Podman's socket with storage of the test's own. Podman and its
 // runtime want to see one version of cgroups.
-func podman(t *testing.T) string {
+func podman(t testing.TB) string {
 	dir := engineDir(t)
 	socket := filepath.Join(dir, "podman.sock")
 	conf := filepath.Join(dir, "containers.conf")
@@ -49,7 +49,7 @@ func podman(t *testing.T) string {
 }
 
 // engineDir is a directory whose path is short enough for sockets below it.
-func engineDir(t *testing.T) string {
+func engineDir(t testing.TB) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "engine-")
 	if err != nil {
@@ -60,14 +60,14 @@ func engineDir(t *testing.T) string {
 }
 
 // removeEngine removes an engine's files; it may have left mounts there.
-func removeEngine(t *testing.T, dir string) {
+func removeEngine(t testing.TB, dir string) {
 	exec.Command("sh", "-c", `awk -v d="$0/" 'index($2, d) == 1 {print $2}' /proc/mounts | sort -r | xargs -r umount -l`, dir).Run()
 	if err := os.RemoveAll(dir); err != nil {
 		t.Error(err)
 	}
 }
 
-func startEngine(t *testing.T, dir, socket string, cmd *exec.Cmd) {
+func startEngine(t testing.TB, dir, socket string, cmd *exec.Cmd) {
 	t.Helper()
 	log, err := os.Create(filepath.Join(dir, "log"))
 	if err != nil {
@@ -123,7 +123,7 @@ func ping(socket string) error {
 	return nil
 }
 
-func newDocker(t *testing.T, socket, parent string) sandboxhost.Driver {
+func newDocker(t testing.TB, socket, parent string) sandboxhost.Driver {
 	t.Helper()
 	d, err := docker.New(docker.Options{Engine: "unix://" + socket, CgroupParent: parent, Agent: agent})
 	if err != nil {

@@ -95,6 +95,23 @@ func bind(f *os.File, path string) error {
 	return nil
 }
 
+// Show makes a path of the host's, with all that is mounted below it, seen at
+// another, which exists: without devices, without programs that change their
+// user, and read-only unless writable is said.
+func Show(source, at string, writable bool) error {
+	if err := unix.Mount(source, at, "", unix.MS_BIND|unix.MS_REC, ""); err != nil {
+		return fmt.Errorf("bind %s: %w", source, err)
+	}
+	attr := unix.MountAttr{Attr_set: unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV}
+	if !writable {
+		attr.Attr_set |= unix.MOUNT_ATTR_RDONLY
+	}
+	if err := unix.MountSetattr(unix.AT_FDCWD, at, unix.AT_RECURSIVE, &attr); err != nil {
+		return fmt.Errorf("restrict %s: %w", at, err)
+	}
+	return nil
+}
+
 // Own gives a directory and all in it to a user, where it is not already his.
 // No link is followed. Nothing of the sandbox's may run.
 func Own(dir string, uid, gid int) error {

@@ -121,17 +121,35 @@ func (d Driver) mounts(spec sandboxhost.Spec, at string) []specs.Mount {
 		// A namespace of users may not mount that of a network it does not own.
 		list = append(list, specs.Mount{Destination: "/sys", Type: "sysfs", Source: "sysfs", Options: []string{"nosuid", "noexec", "nodev", "ro"}})
 	}
+	if !d.isGVisor() {
+		return list // the others are in the root already
+	}
+	for _, s := range shows(spec, at) {
+		how := "ro"
+		if s.writable {
+			how = "rw"
+		}
+		list = append(list, bind(s.source, s.path, how))
+	}
+	return append(list, bind(filepath.Join(at, "link"), hostroot.Link, "rw"))
+}
+
+// show is a path of the host's that is seen in the container.
+type show struct {
+	source, path string
+	writable     bool
+}
+
+// shows lists them. at is the stage.
+func shows(spec sandboxhost.Spec, at string) []show {
+	var all []show
 	for _, e := range hostroot.Entries(spec.Box.Network == sandboxhost.NetworkHost) {
 		if e.Source != "" {
-			list = append(list, bind(e.Source, e.Path, "ro"))
+			all = append(all, show{source: e.Source, path: e.Path})
 		}
 	}
-	if !d.handsOver() {
-		list = append(list, bind(filepath.Join(at, "link"), hostroot.Link, "rw"))
-	}
-	return append(list,
-		bind(filepath.Join(at, "agent"), hostroot.Agent, "ro"),
-		bind(filepath.Join(at, "workspace"), hostroot.Workspace, "rw"))
+	return append(all, show{source: filepath.Join(at, "agent"), path: hostroot.Agent},
+		show{source: filepath.Join(at, "workspace"), path: hostroot.Workspace, writable: true})
 }
 
 func bind(source, at, how string) specs.Mount {
@@ -145,9 +163,24 @@ var (
 	readonly = []string{"/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger"}
 )
 
-// makeRoot makes what the mounts are mounted on, and the files of the root's
-// own.
-func makeRoot(root string, network sandboxhost.Network) error {
+// makeRoot makes the container's root in the stage. What of the host's is seen
+// there is mounted right away, which takes a runtime much longer, but for
+// gVisor, whose own kernel has to know of each mount.
+func (d Driver) makeRoot(spec sandboxhost.Spec, at string) error {
+	root := filepath.Join(at, "root")
+	if err := makeEntries(root, spec.Box.Network); err != nil || d.isGVisor() {
+		return err
+	}
+	for _, s := range shows(spec, at) {
+		if err := launch.Show(s.source, filepath.Join(root, s.path), s.writable); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// makeEntries makes what is mounted on, and the files of the root's own.
+func makeEntries(root string, network sandboxhost.Network) error {
 	if err := os.Mkdir(root, 0o755); err != nil {
 		return err
 	}

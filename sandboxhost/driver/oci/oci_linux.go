@@ -38,11 +38,8 @@ func (Driver) Name() string { return Name }
 
 // Start implements [sandboxhost.Driver].
 func (d Driver) Start(ctx context.Context, spec sandboxhost.Spec) (sandboxhost.Instance, error) {
-	if spec.IDs.Base == 0 {
-		return nil, &sandbox.Error{Kind: sandbox.KindUnsupported, Op: "start", Message: "the oci driver needs root"}
-	}
-	if spec.Box.Image != "" {
-		return nil, &sandbox.Error{Kind: sandbox.KindUnsupported, Op: "start", Message: "the oci driver has no images"}
+	if err := d.supports(spec); err != nil {
+		return nil, err
 	}
 	if err := launch.Own(spec.Dir, spec.IDs.Base+hostroot.UID, spec.IDs.Base+hostroot.GID); err != nil {
 		return nil, sandbox.AsError("start", "", err)
@@ -57,6 +54,32 @@ func (d Driver) Start(ctx context.Context, spec sandboxhost.Spec) (sandboxhost.I
 		return nil, errors.Join(startFailed(spec.Run, err), d.clear(context.WithoutCancel(ctx), spec))
 	}
 	return i, nil
+}
+
+// supports refuses what the driver cannot hold.
+func (d Driver) supports(spec sandboxhost.Spec) error {
+	refuse := func(format string, args ...any) error {
+		return &sandbox.Error{Kind: sandbox.KindUnsupported, Op: "start", Message: fmt.Sprintf(format, args...)}
+	}
+	box := spec.Box
+	switch {
+	case spec.IDs.Base == 0:
+		return refuse("the oci driver needs root")
+	case box.Image != "":
+		return refuse("the oci driver has no images")
+	case d.isGVisor() && (box.Memory != 0 || box.Processes != 0 || box.CPUs != 0):
+		return refuse("the oci driver bounds no memory, processes or processors of gVisor's")
+	}
+	switch box.Network {
+	case "", sandboxhost.NetworkNone:
+		return nil
+	case sandboxhost.NetworkHost:
+		if d.isGVisor() {
+			return refuse("the oci driver gives gVisor no network")
+		}
+		return nil
+	}
+	return refuse("the oci driver has no network %q", box.Network)
 }
 
 // start returns when the agent listens.
@@ -93,7 +116,7 @@ func (d Driver) run(ctx context.Context, spec sandboxhost.Spec) (*launch.Process
 		err = hideUnified()
 	}
 	if err == nil {
-		err = makeRoot(filepath.Join(at, "root"), spec.Box.Network)
+		err = d.makeRoot(spec, at)
 	}
 	if err == nil {
 		err = writeConfig(spec, d, at)

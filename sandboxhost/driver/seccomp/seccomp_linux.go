@@ -19,10 +19,15 @@ import (
 	"golang.org/x/net/bpf"
 )
 
-// Profile returns the profile for an OCI runtime.
+// Profile returns the profile for an OCI runtime. It is that of the machine's
+// own architecture, as [Program]: a program of another is killed.
 func Profile() (*specs.LinuxSeccomp, error) {
 	none := &specs.Spec{Process: &specs.Process{Capabilities: &specs.LinuxCapabilities{}}}
-	return seccomp.GetDefaultProfile(none)
+	p, err := seccomp.GetDefaultProfile(none)
+	if err == nil && len(p.Architectures) > 1 {
+		p.Architectures = p.Architectures[:1] // the others follow
+	}
+	return p, err
 }
 
 // Docker returns the profile as a Docker engine reads it, in JSON.
