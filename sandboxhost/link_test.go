@@ -22,6 +22,8 @@ type remote struct {
 	backend sandbox.Backend
 	// deaf has connections opened and nothing said on them.
 	deaf bool
+	// dead, where not nil, is closed when nobody reaches an instance any more.
+	dead chan struct{}
 
 	mu   sync.Mutex
 	last *reached
@@ -102,6 +104,9 @@ func (i *reached) die(d sandboxhost.Death) {
 		i.death = d
 		close(i.done)
 		i.cut()
+		if i.driver.dead != nil {
+			close(i.driver.dead)
+		}
 		i.server.Close()
 		i.all.Wait()
 	})
@@ -200,8 +205,8 @@ func TestSandboxDiesUnderACall(t *testing.T) {
 		sandbox.ReasonSandboxRestarted: {Detail: "it exited"},
 		sandbox.ReasonOutOfMemory:      {OutOfMemory: true},
 	} {
-		begun, release := make(chan struct{}, 1), make(chan struct{})
-		d := &remote{backend: agentBackend{exec: hang(begun, release)}}
+		begun, dead := make(chan struct{}, 1), make(chan struct{})
+		d := &remote{backend: agentBackend{exec: hang(begun, dead)}, dead: dead}
 		h := newRemoteHost(t, d)
 		s, err := h.Open(t.Context(), rpc.HelloParams{Token: "secret", Sandbox: "one"}, server.Visitor{})
 		if err != nil {
@@ -216,8 +221,8 @@ func TestSandboxDiesUnderACall(t *testing.T) {
 			results <- err
 		}()
 		<-begun
-		go func() { <-s.Closed; close(release) }()
 		d.last.die(death)
+		d.dead = nil
 		unavailable(t, <-results, reason)
 		if got := s.Reason(); got != reason {
 			t.Errorf("the session says %q", got)

@@ -20,6 +20,13 @@ func Private(do func() error) error {
 	go func() {
 		// Never unlocked, so that the thread ends with the goroutine.
 		runtime.LockOSThread()
+		if unix.Gettid() == os.Getpid() {
+			// The first thread cannot end, and what the process sees of itself
+			// in /proc would be its: while this holds it, the next is another.
+			defer runtime.UnlockOSThread()
+			result <- Private(do)
+			return
+		}
 		err := unix.Unshare(unix.CLONE_FS | unix.CLONE_NEWNS)
 		if err == nil {
 			// Unmounts of the host's still arrive, or it could not unplug.
