@@ -15,7 +15,6 @@ import (
 type keeper struct {
 	driver
 	living map[string]bool // by instance
-	fail   error           // of Adopt
 	asked  []sandboxhost.Spec
 }
 
