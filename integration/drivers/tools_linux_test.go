@@ -42,9 +42,9 @@ func newTool(b *testing.B, name string) tool {
 }
 
 // busybox makes a root of nothing but a static busybox.
-func busybox(b *testing.B) string {
+func busybox(b testing.TB) string {
 	root := b.TempDir()
-	script := `cd "$0" && mkdir bin proc dev tmp && cp "$(command -v busybox)" bin/ && for name in sh true sleep; do ln -s busybox bin/$name; done`
+	script := `cd "$0" && mkdir bin proc dev tmp && cp "$(command -v busybox)" bin/ && for name in sh true sleep cat ls; do ln -s busybox bin/$name; done`
 	if err := command(nil, "sh", "-c", script, root); err != nil {
 		b.Fatal(err)
 	}

@@ -24,16 +24,19 @@ func (d *Daemon) isolating() ([]sandboxhost.Driver, error) {
 			return nil, err
 		}
 	}
-	engine, err := docker.New(docker.Options{Engine: d.cfg.Engine, CgroupParent: d.cfg.CgroupParent, Agent: agent})
-	if err != nil {
-		return nil, err
-	}
-	d.ends = append(d.ends, engine.Close)
-	return []sandboxhost.Driver{
+	all := []sandboxhost.Driver{
 		bwrap.Driver{Agent: agent},
 		oci.Driver{Runtime: d.cfg.Runtime, CgroupParent: d.cfg.CgroupParent, Agent: agent},
-		engine,
-	}, nil
+	}
+	engine, err := docker.New(docker.Options{Engine: d.cfg.Engine, CgroupParent: d.cfg.CgroupParent, Agent: agent})
+	switch {
+	case err == nil:
+		d.ends = append(d.ends, engine.Close)
+		all = append(all, engine)
+	case d.cfg.Driver == docker.Name:
+		return nil, err
+	}
+	return all, nil
 }
 
 // sealAgent keeps a copy of the agent's program for the sandboxes.

@@ -72,6 +72,10 @@ func (d *Driver) Start(ctx context.Context, spec sandboxhost.Spec) (sandboxhost.
 	if err := unknownNetwork(spec.Box.Network); err != nil {
 		return nil, err
 	}
+	if spec.Box.Image != "" && !d.agent.Static {
+		return nil, &sandbox.Error{Kind: sandbox.KindStartFailed, Op: "start",
+			Message: "the agent needs libraries that an image may not have; name a static one by --agent (CGO_ENABLED=0 go build ./cmd/controld-agent)"}
+	}
 	if err := prepare(spec); err != nil {
 		return nil, sandbox.AsError("start", "", err)
 	}

@@ -2,12 +2,14 @@ package launch
 
 import (
 	"crypto/sha256"
+	"debug/elf"
 	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 )
 
 // Agent is the program that runs inside sandboxes.
@@ -16,6 +18,8 @@ type Agent struct {
 	Path string
 	// Args come before those that an instance gives it.
 	Args []string
+	// Static says that it needs no library: it runs in any root.
+	Static bool
 }
 
 // Seal copies a program into a directory, named by its SHA-256 and read-only,
@@ -45,7 +49,17 @@ func Seal(dir, program string, args ...string) (Agent, error) {
 	if err := os.Rename(temp.Name(), path); err != nil {
 		return fail(err)
 	}
-	return Agent{Path: path, Args: args}, nil
+	return Agent{Path: path, Args: args, Static: isStatic(path)}, nil
+}
+
+// isStatic tells whether a program names no interpreter that loads libraries.
+func isStatic(path string) bool {
+	f, err := elf.Open(path)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	return !slices.ContainsFunc(f.Progs, func(p *elf.Prog) bool { return p.Type == elf.PT_INTERP })
 }
 
 // Inside is the command line of the agent of one instance, as it is inside: it

@@ -214,6 +214,18 @@ func TestSeal(t *testing.T) {
 	if all, err := os.ReadDir(sealed); err != nil || len(all) != 2 {
 		t.Errorf("%v, %v", all, err)
 	}
+	if a.Static {
+		t.Error("what is no program is said to be a static one")
+	}
+	sh, err := Seal(sealed, "/bin/sh")
+	if err != nil || sh.Static {
+		t.Errorf("%+v, %v", sh, err)
+	}
+	if box, err := exec.LookPath("busybox"); err == nil {
+		if static, err := Seal(sealed, box); err != nil || !static.Static {
+			t.Errorf("%+v, %v", static, err)
+		}
+	}
 	line := a.Inside("/agent", "/w", "unix:///s", "secret")
 	if want := "/agent agent --listen unix:///s --secret-sha256 " + Mark("secret") + " --cwd /w"; strings.Join(line, " ") != want {
 		t.Errorf("%q", line)
