@@ -121,6 +121,7 @@ func (k *sink) Commit(ctx context.Context, c sandbox.Commit) (sandbox.WriteInfo,
 		return sandbox.WriteInfo{}, err
 	}
 	defer k.close()
+	defer k.verdict.giveUp()
 	if k.written != nil && k.written.n.Load() < c.Bytes {
 		// Not every transport can tell the server that no more will come.
 		k.l.drop(k.id)
@@ -185,6 +186,7 @@ func (k *sink) abort(cause error) error {
 	}
 	k.close()
 	k.l.drop(k.id)
+	k.verdict.giveUp()
 	return reason(cause)
 }
 
