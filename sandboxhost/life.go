@@ -177,6 +177,10 @@ func (h *Host) watch(l *life) {
 	h.cfg.Ended(l.spec, l.instance.Death(), err)
 }
 
+// endSeen is how long after its link a sandbox's end may be seen: the kernel
+// closes the connections of a process first, and a driver then asks why it ended.
+const endSeen = 2 * time.Second
+
 // explain says of an error that may come of the sandbox's end why it ended. Of
 // what a client has said, or who it is, a sandbox has no word to say.
 func (l *life) explain(err error) error {
@@ -192,9 +196,11 @@ func (l *life) explain(err error) error {
 	if !isLost(e) {
 		return err
 	}
+	timer := time.NewTimer(endSeen)
+	defer timer.Stop()
 	select {
 	case <-l.instance.Done():
-	default:
+	case <-timer.C:
 		return err
 	}
 	told := *e
