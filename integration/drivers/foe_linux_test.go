@@ -71,8 +71,11 @@ func call(number, a, b, c uintptr) func() error {
 
 // attempts are what nobody may do in a sandbox, by name.
 func attempts(abstract, tcp string) map[string]func() error {
-	var room [256]byte
-	p := uintptr(unsafe.Pointer(&room))
+	room, err := unix.Mmap(-1, 0, 1<<16, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON) // which does not move
+	if err != nil {
+		return map[string]func() error{"nothing: " + err.Error(): func() error { return nil }}
+	}
+	p := uintptr(unsafe.Pointer(&room[0]))
 	dial := func(network, address string) func() error {
 		return func() error {
 			c, err := net.DialTimeout(network, address, time.Second)
