@@ -263,6 +263,11 @@ func (s *siege) spies() {
 	for _, spec := range s.specs() {
 		secrets = append(secrets, spec.Secret)
 	}
+	const bait = "bait, which is found"
+	if _, err := s.foe.WriteFile(s.Context(), "bait", []byte(bait), sandbox.WriteOptions{}); err != nil {
+		s.Fatal(err)
+	}
+	secrets = append(secrets, bait)
 	search := "timeout 10 grep -la"
 	for _, secret := range secrets {
 		// The first letter in brackets, so that the search does not find itself.
@@ -270,7 +275,7 @@ func (s *siege) spies() {
 	}
 	r := s.does("find / /dev/shm \\( -path /proc -o -path /sys -o -path /usr -o -path /dev \\) -prune -o -type f -size -2000k -print0 2>/dev/null | xargs -0 "+search+" 2>/dev/null; "+
 		"cd /proc; "+search+" [0-9]*/environ [0-9]*/cmdline [0-9]*/maps [0-9]*/mountinfo [0-9]*/status net/unix 2>/dev/null", daemonTimeout)
-	if len(r.Stdout) > 0 || r.Reason != sandbox.ReasonExited {
+	if string(r.Stdout) != "/workspace/bait\n" || r.Reason != sandbox.ReasonExited {
 		s.Errorf("secrets are found in %s, %s", r.Stdout, r.Reason)
 	}
 }
