@@ -54,8 +54,8 @@ func (s *Sandbox) readBuffer(ctx context.Context, op, path string, opts sandbox.
 		return sandbox.FileContent{}, at(err, op, path)
 	}
 	defer src.Close()
-	data := make([]byte, r.Length)
-	if _, err := io.ReadFull(sandbox.NewReadStream(src, sandbox.ReadOptions{}), data); err != nil {
+	data, err := readWhole(sandbox.NewReadStream(src, sandbox.ReadOptions{}), r.Length)
+	if err != nil {
 		return sandbox.FileContent{}, at(err, op, path)
 	}
 	if _, err := src.Finish(r.Length); err != nil {
@@ -63,6 +63,24 @@ func (s *Sandbox) readBuffer(ctx context.Context, op, path string, opts sandbox.
 	}
 	r.File.Data = data
 	return r.File, nil
+}
+
+// mostAtOnce is how many bytes are made room for since a server promises them;
+// what is beyond must come first.
+const mostAtOnce = 16 << 20
+
+// readWhole reads exactly n bytes.
+func readWhole(r io.Reader, n int64) ([]byte, error) {
+	var data []byte
+	for have := int64(0); have < n; {
+		room := min(n-have, max(have, mostAtOnce))
+		data = append(make([]byte, 0, have+room), data...)[:have+room]
+		if _, err := io.ReadFull(r, data[have:]); err != nil {
+			return nil, err
+		}
+		have += room
+	}
+	return data, nil
 }
 
 // WriteFile implements [sandbox.API].

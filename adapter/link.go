@@ -213,6 +213,9 @@ func (s *Sandbox) introduceMux(ctx context.Context, conn net.Conn) (*link, error
 	if opts.MaxMessageBytes == 0 {
 		opts.MaxMessageBytes = hello.Info.Limits.MaxMessageBytes
 	}
+	if opts.MostMessageBytes > 0 {
+		opts.MaxMessageBytes = min(opts.MaxMessageBytes, opts.MostMessageBytes)
+	}
 	return &link{rpc: rpc.NewConn(&sessionConn{stream, session}, opts), hello: hello, mux: session}, nil
 }
 

@@ -121,6 +121,7 @@ func (k *sink) Commit(ctx context.Context, c sandbox.Commit) (sandbox.WriteInfo,
 		return sandbox.WriteInfo{}, err
 	}
 	defer k.close()
+	defer k.verdict.giveUp()
 	if k.written != nil && k.written.n.Load() < c.Bytes {
 		// Not every transport can tell the server that no more will come.
 		k.l.drop(k.id)
@@ -130,7 +131,7 @@ func (k *sink) Commit(ctx context.Context, c sandbox.Commit) (sandbox.WriteInfo,
 	k.last()
 	r, err := k.l.rpc.TransferCommit(ctx, k.id, c)
 	if sandbox.KindOf(err) == sandbox.KindConnectionLost {
-		r, err = k.ask(ctx, err)
+		r, err = k.ask(ctx, c, err)
 	}
 	if err != nil {
 		return sandbox.WriteInfo{}, err
@@ -154,7 +155,7 @@ func (k *sink) end() error {
 
 // ask reconnects after the connection died under a commit and asks what
 // became of it: the server keeps outcomes for a while.
-func (k *sink) ask(ctx context.Context, lost error) (rpc.VerdictResult, error) {
+func (k *sink) ask(ctx context.Context, c sandbox.Commit, lost error) (rpc.VerdictResult, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	l, err := k.s.link(ctx)
@@ -165,6 +166,10 @@ func (k *sink) ask(ctx context.Context, lost error) (rpc.VerdictResult, error) {
 	switch sandbox.KindOf(err) {
 	case sandbox.KindNotFound, sandbox.KindConnectionLost, sandbox.KindCancelled, sandbox.KindOutcomeUnknown:
 		return rpc.VerdictResult{}, lost
+	}
+	if err == nil && r.Bytes != c.Bytes {
+		err = &sandbox.Error{Kind: sandbox.KindInternal, Op: rpc.MethodWriteFileStream, Outcome: sandbox.OutcomeUnknown,
+			Message: "bad answer: it committed another number of bytes than it was told"}
 	}
 	return r, err
 }
@@ -185,6 +190,7 @@ func (k *sink) abort(cause error) error {
 	}
 	k.close()
 	k.l.drop(k.id)
+	k.verdict.giveUp()
 	return reason(cause)
 }
 

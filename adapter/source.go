@@ -20,13 +20,14 @@ type verdict struct {
 	done   chan struct{}
 	result rpc.VerdictResult
 	err    error
+	giveUp func() // waiting for it
 }
 
 // watch asks for the outcome of a transfer and calls then with it. Where that
 // is an error, then may take its time: its goroutine belongs to the link.
 func (l *link) watch(id string, then func(*verdict)) *verdict {
 	v := &verdict{done: make(chan struct{})}
-	l.rpc.AskResult(id, func(r rpc.VerdictResult, err error) {
+	v.giveUp = l.rpc.AskResult(id, func(r rpc.VerdictResult, err error) {
 		v.result, v.err = r, err
 		close(v.done)
 		if err == nil || !l.spawn(func() { then(v) }) {
@@ -159,7 +160,11 @@ func (s *Sandbox) connectRead(ctx context.Context, l *link, r *minted, a ahead) 
 	conn, err := s.open(ctx, l, r.transfer, a, said)
 	if err != nil {
 		l.drop(src.id)
-		return nil, src.refused(err)
+		err = src.refused(err)
+		if src.verdict != nil {
+			src.verdict.giveUp()
+		}
+		return nil, err
 	}
 	if said == nil {
 		src.begin(conn)
@@ -280,7 +285,12 @@ func (s *source) quit() {
 			}
 		default:
 			s.conn.Close()
-			s.l.spawn(func() { s.l.drop(s.id) })
+			s.l.spawn(func() {
+				s.l.drop(s.id)
+				if !s.verdict.within(context.Background(), patience) {
+					s.verdict.giveUp()
+				}
+			})
 		}
 	})
 }

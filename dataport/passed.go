@@ -61,6 +61,9 @@ var errUnsupported = &sandbox.Error{Kind: sandbox.KindUnsupported, Op: opOpen, O
 // ctx bounds the wait for an answer; what then came is looked at in its own
 // time, see [PassRules.Check].
 func OpenFile(ctx context.Context, token string, dial func(context.Context) (net.Conn, error), rules PassRules, write bool) (*Passed, error) {
+	if len(token) != tokenLength {
+		return nil, noToken()
+	}
 	conn, err := dial(ctx)
 	if err != nil {
 		return nil, &sandbox.Error{Kind: sandbox.KindUnavailable, Op: opOpen, Outcome: sandbox.OutcomeNone,

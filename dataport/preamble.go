@@ -120,6 +120,9 @@ func refuse(conn net.Conn, kind sandbox.Kind) {
 // ended without an answer [sandbox.KindConnectionLost], one that cannot be made
 // [sandbox.KindUnavailable]. ctx bounds the opening alone.
 func Open(ctx context.Context, token string, dials []func(context.Context) (net.Conn, error), said func(net.Conn)) (net.Conn, error) {
+	if len(token) != tokenLength {
+		return nil, noToken()
+	}
 	var first error
 	for _, dial := range dials {
 		conn, err := dial(ctx)
@@ -141,6 +144,12 @@ func Open(ctx context.Context, token string, dials []func(context.Context) (net.
 }
 
 const opOpen = "open data connection"
+
+// noToken is the error of a token that is none: what it would be written into
+// is no preamble.
+func noToken() error {
+	return &sandbox.Error{Kind: sandbox.KindInternal, Op: opOpen, Outcome: sandbox.OutcomeNone, Message: "the server gave a token that is none"}
+}
 
 // present says the preamble on a new connection and has answer read what the
 // server says to it.

@@ -59,7 +59,7 @@ func (r *recorder) Stat(_ context.Context, path string, o sandbox.StatOptions) (
 
 func (r *recorder) ReadDir(_ context.Context, path string, o sandbox.ReadDirOptions) (sandbox.Listing, error) {
 	r.note("readdir", path, o)
-	return sandbox.Listing{Names: []string{"b\xff"}, More: true}, nil
+	return sandbox.Listing{Names: []string{"z\xff"}, More: true}, nil
 }
 
 func (r *recorder) Exists(_ context.Context, path string, o sandbox.ExistsOptions) (bool, error) {
@@ -259,7 +259,7 @@ func TestEveryParameterPassesTwoHops(t *testing.T) {
 	must(err)
 	want["readdir"] = dir
 	check("readdir")
-	same("readdir", l, sandbox.Listing{Names: []string{"b\xff"}, More: true})
+	same("readdir", l, sandbox.Listing{Names: []string{"z\xff"}, More: true})
 
 	exists := filled[sandbox.ExistsOptions](t)
 	_, err = b.Exists(ctx, path, exists)

@@ -19,6 +19,9 @@ type ConnOptions struct {
 	// MaxMessageBytes bounds lines in both directions (32 MiB) until a hello
 	// names the server's own limit.
 	MaxMessageBytes int64
+	// MostMessageBytes, where not zero, is the highest limit of a server that
+	// is believed: it is what an answer can cost in memory.
+	MostMessageBytes int64
 	// WriteTimeout drops a server that accepts no byte for so long (30 s).
 	WriteTimeout time.Duration
 	// PingInterval is how long the connection may be silent before a ping
@@ -215,14 +218,24 @@ func (c *Conn) await(ctx context.Context, id uint64, cl *call, method, path stri
 // start sends one request and does not wait: then gets the answer, once. It
 // runs on the goroutine that reads the connection, which it must not hold up,
 // or on the caller's where the connection has ended.
-func (c *Conn) start(method, path string, p Params, r Result, then func(error)) {
+//
+// What it returns gives up waiting: where no answer has come, then is told that
+// none did.
+func (c *Conn) start(method, path string, p Params, r Result, then func(error)) (giveUp func()) {
 	cl := &call{result: r}
 	cl.then = func() {
 		cl.msg.release()
 		then(c.verdict(context.Background(), cl, method, path))
 	}
-	if _, err := c.submit(context.Background(), cl, method, path, p); err != nil {
+	id, err := c.submit(context.Background(), cl, method, path, p)
+	if err != nil {
 		then(err)
+	}
+	return func() {
+		if err == nil && c.forget(id) {
+			cl.err = &sandbox.Error{Kind: sandbox.KindOutcomeUnknown, Outcome: sandbox.OutcomeUnknown, Message: "no word from the server"}
+			cl.finish()
+		}
 	}
 }
 

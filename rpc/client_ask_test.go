@@ -12,6 +12,31 @@ type verdictAnswer struct {
 	err error
 }
 
+// TestAskResultGivenUp: who gives up is told once, and not of what comes late.
+func TestAskResultGivenUp(t *testing.T) {
+	c, f := connect(t, rpc.ConnOptions{})
+	got := make(chan verdictAnswer, 2)
+	giveUp := c.AskResult("x", func(r rpc.VerdictResult, err error) { got <- verdictAnswer{r, err} })
+	f.take()
+	giveUp()
+	giveUp()
+	if a := <-got; sandbox.KindOf(a.err) != sandbox.KindOutcomeUnknown {
+		t.Fatalf("%+v", a)
+	}
+	f.say(`{"jsonrpc":"2.0","id":1,"result":{"bytes":5}}`)
+	giveUp = c.AskResult("x", func(r rpc.VerdictResult, err error) { got <- verdictAnswer{r, err} })
+	f.take()
+	f.say(`{"jsonrpc":"2.0","id":2,"result":{"bytes":6}}`)
+	if a := <-got; a.r.Bytes != 6 || a.err != nil || len(got) > 0 {
+		t.Fatalf("%+v", a)
+	}
+	giveUp()
+	c.Close()
+	if len(got) > 0 {
+		t.Fatalf("told twice: %+v", <-got)
+	}
+}
+
 // TestAskResult: the answer comes once, whatever it is and whenever the
 // connection ends.
 func TestAskResult(t *testing.T) {

@@ -24,6 +24,9 @@ func (c *Conn) Hello(ctx context.Context, p HelloParams) (HelloResult, error) {
 		return HelloResult{}, err
 	}
 	if most := r.Info.Limits.MaxMessageBytes; most > 0 {
+		if c.opts.MostMessageBytes > 0 {
+			most = min(most, c.opts.MostMessageBytes)
+		}
 		c.most.Store(most)
 	}
 	return r, nil
@@ -39,14 +42,26 @@ func (c *Conn) Ping(ctx context.Context) error {
 func (c *Conn) ReadFile(ctx context.Context, path string, opts sandbox.ReadOptions) (ReadResult, error) {
 	var r ReadResult
 	err := c.do(ctx, MethodReadFile, path, &ReadParams{Path: path, Options: opts}, &r)
-	return r, err
+	if err == nil {
+		err = r.fits(path, opts)
+	}
+	if err != nil {
+		return ReadResult{}, err
+	}
+	return r, nil
 }
 
 // WriteFile replaces a file. content is not kept.
 func (c *Conn) WriteFile(ctx context.Context, path string, content []byte, opts sandbox.WriteOptions) (sandbox.WriteInfo, error) {
 	var r WriteResult
 	err := c.do(ctx, MethodWriteFile, path, &WriteParams{Path: path, Content: content, Options: opts}, &r)
-	return r.Info, err
+	if err == nil && r.Info.Bytes != int64(len(content)) {
+		err = contradiction(MethodWriteFile, path, "it wrote another number of bytes than it was given")
+	}
+	if err != nil {
+		return sandbox.WriteInfo{}, err
+	}
+	return r.Info, nil
 }
 
 // Stat describes a path.
@@ -56,13 +71,17 @@ func (c *Conn) Stat(ctx context.Context, path string, opts sandbox.StatOptions) 
 	return r.Stat, err
 }
 
-// ReadDir lists a directory. A name that is none is of kind internal.
+// ReadDir lists a directory. A name that is none, or that was not asked for, is
+// of kind internal.
 func (c *Conn) ReadDir(ctx context.Context, path string, opts sandbox.ReadDirOptions) (sandbox.Listing, error) {
 	var r ReadDirResult
 	if err := c.do(ctx, MethodReadDir, path, &ReadDirParams{Path: path, Options: opts}, &r); err != nil {
 		return sandbox.Listing{}, err
 	}
 	if err := CheckNames(path, r.Listing.Names); err != nil {
+		return sandbox.Listing{}, err
+	}
+	if err := r.fits(path, opts); err != nil {
 		return sandbox.Listing{}, err
 	}
 	return r.Listing, nil
@@ -89,12 +108,12 @@ func (c *Conn) Exists(ctx context.Context, path string, opts sandbox.ExistsOptio
 
 // Mkdir makes a directory.
 func (c *Conn) Mkdir(ctx context.Context, path string, opts sandbox.MkdirOptions) error {
-	return c.do(ctx, MethodMkdir, path, &MkdirParams{Path: path, Options: opts}, dropped{})
+	return c.do(ctx, MethodMkdir, path, &MkdirParams{Path: path, Options: opts}, done{})
 }
 
 // Rm removes a path.
 func (c *Conn) Rm(ctx context.Context, path string, opts sandbox.RmOptions) error {
-	return c.do(ctx, MethodRm, path, &RmParams{Path: path, Options: opts}, dropped{})
+	return c.do(ctx, MethodRm, path, &RmParams{Path: path, Options: opts}, done{})
 }
 
 // Exec runs a command. A command or an environment that is no UTF-8 cannot
@@ -110,13 +129,22 @@ func (c *Conn) Exec(ctx context.Context, command string, opts sandbox.ExecOption
 	}
 	var r ExecResult
 	err := c.do(ctx, MethodExec, "", &ExecParams{Command: command, Options: opts}, &r)
-	return r.Shell, err
+	if err == nil {
+		err = r.fits(opts)
+	}
+	if err != nil {
+		return sandbox.ShellResult{}, err
+	}
+	return r.Shell, nil
 }
 
 // ReadFileStream mints a read transfer.
 func (c *Conn) ReadFileStream(ctx context.Context, path string, opts sandbox.ReadOptions) (StreamResult, error) {
 	var r StreamResult
 	err := c.do(ctx, MethodReadFileStream, path, NewReadStreamParams(path, opts), &r)
+	if err == nil {
+		err = r.fits(path, opts)
+	}
 	return r, err
 }
 
@@ -134,7 +162,9 @@ func (c *Conn) ReadFileStreamAside(ctx context.Context, path string, opts sandbo
 		return StreamResult{}, err
 	}
 	aside(within)
-	err = c.await(ctx, id, cl, method, path)
+	if err = c.await(ctx, id, cl, method, path); err == nil {
+		err = r.fits(path, opts)
+	}
 	return r, err
 }
 
@@ -155,17 +185,24 @@ func (c *Conn) TransferResult(ctx context.Context, id string) (VerdictResult, er
 // AskResult asks for the end of a transfer and does not wait: then gets what
 // TransferResult would return, once. It runs on the goroutine that reads the
 // connection, which it must not hold up, or on the caller's where the
-// connection has ended.
-func (c *Conn) AskResult(id string, then func(VerdictResult, error)) {
+// connection has ended. Who needs no answer any more calls giveUp: else one that
+// never comes is waited for as long as the connection lives.
+func (c *Conn) AskResult(id string, then func(VerdictResult, error)) (giveUp func()) {
 	r := &VerdictResult{}
-	c.start(MethodTransferResult, "", &TransferParams{ID: id}, r, func(err error) { then(*r, err) })
+	return c.start(MethodTransferResult, "", &TransferParams{ID: id}, r, func(err error) { then(*r, err) })
 }
 
 // TransferCommit makes the bytes of a write visible.
 func (c *Conn) TransferCommit(ctx context.Context, id string, commit sandbox.Commit) (VerdictResult, error) {
 	var r VerdictResult
 	err := c.do(ctx, MethodTransferCommit, "", &CommitParams{ID: id, Commit: commit}, &r)
-	return r, err
+	if err == nil && r.Bytes != commit.Bytes {
+		err = contradiction(MethodTransferCommit, "", "it committed another number of bytes than it was told")
+	}
+	if err != nil {
+		return VerdictResult{}, err
+	}
+	return r, nil
 }
 
 // TransferAbort drops a transfer.

@@ -316,7 +316,7 @@ func TestTooLargeToSend(t *testing.T) {
 		return err
 	})
 	f.take()
-	f.say(`{"id":2,"result":{"protocol":1,"limits":{"max_message_bytes":5000}}}`)
+	f.say(`{"id":2,"result":{"protocol":1,"epoch":"e","cwd":"/","capabilities":[],"limits":{"max_message_bytes":5000}}}`)
 	if err := wait(t, done); err != nil {
 		t.Fatal(err)
 	}

@@ -35,10 +35,10 @@ func (t stringToken) is(s string) bool {
 // object walks the fields of an object.
 type object struct {
 	fields []string // those that are known
-	// strict makes unknown fields and fields that come twice a fault;
-	// otherwise unknown ones are skipped. Known ones that come twice are a
-	// fault unless lax.
-	strict, lax bool
+	// strict makes unknown fields a fault; otherwise they are skipped. Known
+	// ones that come twice always are: what reads a value may take time with
+	// the square of a line that says it a million times.
+	strict bool
 	// keyed is how many of the last fields belong to the capability keys.
 	keyed int
 	// prefix goes before the names of fields in faults.
@@ -111,7 +111,7 @@ func (d *decoder) known(o *object, t stringToken) (string, bool) {
 			continue
 		}
 		bit := uint32(1) << i
-		if o.seen&bit != 0 && !o.lax {
+		if o.seen&bit != 0 {
 			d.mismatchIn(o.prefix+field, "comes twice")
 			return "", false
 		}
@@ -125,8 +125,9 @@ func (d *decoder) known(o *object, t stringToken) (string, bool) {
 }
 
 // shorten bounds what an error repeats of a peer's words.
-func shorten(s string) string {
-	const most = 64
+func shorten(s string) string { return shortenTo(s, 64) }
+
+func shortenTo(s string, most int) string {
 	if len(s) > most {
 		return strings.ToValidUTF8(s[:most], "") + "..."
 	}
@@ -163,6 +164,9 @@ func (d *decoder) str() string {
 	}
 	return t.text()
 }
+
+// word reads a string of which a long one means nothing.
+func (d *decoder) word() string { return shorten(d.str()) }
 
 // boolean reads true or false.
 func (d *decoder) boolean() bool {
@@ -231,7 +235,7 @@ func (d *decoder) seconds(most time.Duration) time.Duration {
 // maxDuration bounds durations that have no bound of their own.
 const maxDuration = time.Duration(math.MaxInt64 / 2)
 
-// null takes a null, which is no value at all, from a lax sender.
+// null takes a null, which is no value at all, from a sender that is not strict.
 func (d *decoder) null() bool { return d.peek() == 'n' && d.literal("null") }
 
 // array calls item before each element; item reads it.

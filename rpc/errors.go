@@ -155,12 +155,19 @@ func (e encoder) error(err *sandbox.Error) {
 	e.raw("}}")
 }
 
+// An error is repeated to others, and written into logs: what a peer says in it
+// is bounded.
+const (
+	maxErrorText = 4 << 10
+	maxProtocols = 16
+)
+
 var errorFields = []string{"code", "message", "data"}
 
 // error reads an error object.
 func (d *decoder) error() *sandbox.Error {
 	e := new(sandbox.Error)
-	o := object{fields: errorFields, lax: true}
+	o := object{fields: errorFields}
 	var code int64
 	var message string
 	for {
@@ -180,7 +187,7 @@ func (d *decoder) error() *sandbox.Error {
 		}
 	}
 	e.Kind = kindOf(e.Kind, code)
-	e.Message = reasonOf(e, message)
+	e.Message = shortenTo(reasonOf(e, message), maxErrorText)
 	return e
 }
 
@@ -189,7 +196,7 @@ var errorDataFields = []string{
 }
 
 func (d *decoder) errorData(e *sandbox.Error) {
-	o := object{fields: errorDataFields, lax: true}
+	o := object{fields: errorDataFields}
 	for {
 		field, ok := d.next(&o)
 		if !ok {
@@ -197,15 +204,15 @@ func (d *decoder) errorData(e *sandbox.Error) {
 		}
 		switch field {
 		case "kind":
-			e.Kind = sandbox.Kind(d.str())
+			e.Kind = sandbox.Kind(d.word())
 		case "op":
-			e.Op = d.str()
+			e.Op = d.word()
 		case "path":
 			e.Path = d.name()
 		case "errno":
-			e.Errno = d.str()
+			e.Errno = d.word()
 		case "outcome":
-			e.Outcome = sandbox.Outcome(d.str())
+			e.Outcome = sandbox.Outcome(d.word())
 		case "limit":
 			e.Limit = sandbox.Some(d.size())
 		case "bytes":
@@ -213,11 +220,15 @@ func (d *decoder) errorData(e *sandbox.Error) {
 		case "expected":
 			e.Expected = sandbox.Some(d.size())
 		case "reason":
-			e.Reason = d.str()
+			e.Reason = d.word()
 		case "retry_after_s":
 			e.RetryAfter = d.seconds(maxDuration)
 		case "protocols":
-			d.array(func() { e.Protocols = append(e.Protocols, int(d.integer(0, 1<<31-1))) })
+			d.array(func() {
+				if v := int(d.integer(0, 1<<31-1)); len(e.Protocols) < maxProtocols {
+					e.Protocols = append(e.Protocols, v)
+				}
+			})
 		}
 	}
 }

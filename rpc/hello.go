@@ -111,15 +111,22 @@ type HelloResult struct {
 var helloResultFields = []string{"protocol", "server", "epoch", "tenant", "sandbox", "cwd", "data", "capabilities", "limits", "tree"}
 
 func (r *HelloResult) decode(d *decoder) {
-	o := object{fields: helloResultFields, lax: true}
+	o := object{fields: helloResultFields}
+	if len(d.data) > maxHelloAnswer {
+		d.mismatch("is too long") // it is kept for as long as the connection
+		d.skip()
+		return
+	}
 	for {
 		field, ok := d.next(&o)
 		if !ok {
-			return
+			break
 		}
 		switch field {
 		case "protocol":
-			r.Protocol = d.protocol()
+			if r.Protocol = d.protocol(); r.Protocol < 0 {
+				d.mismatch("is none that was asked for")
+			}
 		case "server":
 			r.Server = d.str()
 		case "epoch":
@@ -139,6 +146,9 @@ func (r *HelloResult) decode(d *decoder) {
 		case "tree":
 			r.Info.Tree = d.str()
 		}
+	}
+	for _, field := range []string{"protocol", "epoch", "cwd", "capabilities"} {
+		d.require(&o, field)
 	}
 }
 
@@ -232,7 +242,7 @@ func (e encoder) limits(l *sandbox.Limits) {
 
 func (d *decoder) limits(l *sandbox.Limits) {
 	sizes, counts, times := limitFields(l)
-	o := object{lax: true}
+	o := object{}
 	for _, f := range sizes {
 		o.fields = append(o.fields, f.name)
 	}

@@ -101,8 +101,8 @@ func (l *LineReader) makeRoom() {
 	held, full := l.end-l.begin, l.end == len(l.buf)
 	small := len(l.buf) == smallLine
 	switch {
-	case held == 0 && small && l.eager:
-		l.grow(0)
+	case held == 0 && l.eager && (small || len(l.buf) > 1<<maxClass):
+		l.grow(0) // what one very long line took is not kept
 	case held == 0 && small == full && !l.eager:
 		// A small buffer that was filled: more is waiting. A borrowed one
 		// that was not: nothing is.

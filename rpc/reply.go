@@ -67,7 +67,7 @@ func parseAnswer(line []byte, claim func(id []byte) Result) answer {
 	var a answer
 	var into Result
 	var early []byte
-	o := object{fields: answerFields, lax: true}
+	o := object{fields: answerFields}
 	for {
 		field, ok := d.next(&o)
 		if !ok {

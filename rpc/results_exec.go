@@ -11,7 +11,7 @@ var execResultFields = []string{
 }
 
 func (r *ExecResult) decode(d *decoder) {
-	o := object{fields: execResultFields, lax: true}
+	o := object{fields: execResultFields}
 	for {
 		field, ok := d.next(&o)
 		if !ok {

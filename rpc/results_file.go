@@ -18,7 +18,7 @@ type ReadResult struct {
 var readResultFields = []string{"content", "size", "etag", "transfer", "length"}
 
 func (r *ReadResult) decode(d *decoder) {
-	o := object{fields: readResultFields, lax: true}
+	o := object{fields: readResultFields}
 	for {
 		field, ok := d.next(&o)
 		if !ok {
@@ -65,7 +65,7 @@ type WriteResult struct{ Info sandbox.WriteInfo }
 var writeResultFields = []string{"bytes", "etag", "atomic"}
 
 func (r *WriteResult) decode(d *decoder) {
-	o := object{fields: writeResultFields, lax: true}
+	o := object{fields: writeResultFields}
 	r.Info.Atomic = true
 	for {
 		field, ok := d.next(&o)
@@ -99,7 +99,7 @@ type StatResult struct{ Stat sandbox.FileStat }
 var statResultFields = []string{"type", "is_symlink", "size", "mtime", "mode", "etag"}
 
 func (r *StatResult) decode(d *decoder) {
-	o := object{fields: statResultFields, lax: true}
+	o := object{fields: statResultFields}
 	for {
 		field, ok := d.next(&o)
 		if !ok {
@@ -169,7 +169,7 @@ type ReadDirResult struct{ Listing sandbox.Listing }
 var readDirResultFields = []string{"entries", "more"}
 
 func (r *ReadDirResult) decode(d *decoder) {
-	o := object{fields: readDirResultFields, lax: true}
+	o := object{fields: readDirResultFields}
 	r.Listing.Names = []string{}
 	for {
 		field, ok := d.next(&o)
@@ -205,7 +205,7 @@ type ExistsResult struct{ Exists bool }
 var existsResultFields = []string{"exists"}
 
 func (r *ExistsResult) decode(d *decoder) {
-	o := object{fields: existsResultFields, lax: true}
+	o := object{fields: existsResultFields}
 	for {
 		if _, ok := d.next(&o); !ok {
 			break

@@ -17,12 +17,15 @@ type Transfer struct {
 	ExpiresIn time.Duration
 }
 
+// maxTransferID bounds the id of a transfer, which is a UUID, in bytes.
+const maxTransferID = 64
+
 var mintFields = []string{"id", "token", "endpoints", "expires_in_s"}
 
 // transfer reads a Transfer.
 func (d *decoder) transfer() *Transfer {
 	t := new(Transfer)
-	o := object{fields: mintFields, lax: true}
+	o := object{fields: mintFields}
 	for {
 		field, ok := d.next(&o)
 		if !ok {
@@ -30,7 +33,9 @@ func (d *decoder) transfer() *Transfer {
 		}
 		switch field {
 		case "id":
-			t.ID = d.str()
+			if t.ID = d.str(); len(t.ID) > maxTransferID {
+				d.mismatch("is too long")
+			}
 		case "token":
 			t.Token = d.str()
 		case "endpoints":
@@ -68,7 +73,7 @@ type StreamResult struct {
 var streamResultFields = []string{"transfer", "size", "length", "etag"}
 
 func (r *StreamResult) decode(d *decoder) {
-	o := object{fields: streamResultFields, lax: true}
+	o := object{fields: streamResultFields}
 	for {
 		field, ok := d.next(&o)
 		if !ok {
@@ -108,7 +113,7 @@ type VerdictResult struct {
 var verdictFields = []string{"bytes", "etag", "changed", "sha256"}
 
 func (r *VerdictResult) decode(d *decoder) {
-	o := object{fields: verdictFields, lax: true}
+	o := object{fields: verdictFields}
 	for {
 		field, ok := d.next(&o)
 		if !ok {

@@ -124,6 +124,9 @@ func (l *life) meet(ctx context.Context) error {
 		if ctx.Err() != nil {
 			err = &sandbox.Error{Kind: sandbox.KindUnavailable, Op: "start", Reason: sandbox.ReasonSandboxStuck,
 				Outcome: sandbox.OutcomeNone, Message: "the agent did not say hello in time"}
+		} else if err != nil {
+			// Whatever kind it calls it: this is no word on who asked for the sandbox.
+			err = &sandbox.Error{Kind: sandbox.KindStartFailed, Op: "start", Message: "the agent does not say hello: " + err.Error(), Err: err}
 		}
 	}
 	if stop := l.instance.Stop(); stop != nil {
@@ -174,20 +177,49 @@ func (h *Host) watch(l *life) {
 	h.cfg.Ended(l.spec, l.instance.Death(), err)
 }
 
-// explain says of an error that may come of the sandbox's end why it ended.
+// endSeen is how long after its link a sandbox's end may be seen: the kernel
+// closes the connections of a process first, and a driver then asks why it ended.
+const endSeen = 2 * time.Second
+
+// explain says of an error that may come of the sandbox's end why it ended. Of
+// what a client has said, or who it is, a sandbox has no word to say.
 func (l *life) explain(err error) error {
 	var e *sandbox.Error
-	if err == nil || !errors.As(err, &e) || !isLost(e) {
+	if err == nil || !errors.As(err, &e) {
 		return err
 	}
+	if isClients(e.Kind) && l.dialled() {
+		told := *e
+		told.Kind, told.Outcome = sandbox.KindInternal, sandbox.OutcomeUnknown
+		return &told
+	}
+	if !isLost(e) {
+		return err
+	}
+	timer := time.NewTimer(endSeen)
+	defer timer.Stop()
 	select {
 	case <-l.instance.Done():
-	default:
+	case <-timer.C:
 		return err
 	}
 	told := *e
 	told.Kind, told.Reason = sandbox.KindUnavailable, l.instance.Death().Reason()
 	return &told
+}
+
+// dialled tells whether what the backend says comes from an agent.
+func (l *life) dialled() bool { return l.instance.Link().Backend == nil }
+
+// isClients tells whether an error of this kind speaks of the connection of the
+// client that made the call.
+func isClients(k sandbox.Kind) bool {
+	switch k {
+	case sandbox.KindUnauthenticated, sandbox.KindTokenInvalid, sandbox.KindParseError, sandbox.KindInvalidRequest,
+		sandbox.KindMessageTooLarge, sandbox.KindUnknownMethod:
+		return true
+	}
+	return false
 }
 
 // isLost tells whether an error says that nobody is at the far end.

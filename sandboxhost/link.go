@@ -8,6 +8,7 @@ import (
 
 	"github.com/controld/controld/adapter"
 	"github.com/controld/controld/dataport"
+	"github.com/controld/controld/rpc"
 	"github.com/controld/controld/sandbox"
 )
 
@@ -41,6 +42,8 @@ func openLink(spec Spec, i Instance) (sandbox.Backend, func() error, error) {
 		// A key of this process's own would let a command outlive it for a while.
 		NoKeys: true,
 		Token:  spec.Secret, Client: "controld-host/1", Mux: way.MaxConns == 1, PassFiles: way.Files,
+		// An agent may allow itself more than the host has room for.
+		Conn: rpc.ConnOptions{MostMessageBytes: max(spec.Limits.MaxMessageBytes, sandbox.DefaultLimits().MaxMessageBytes)},
 		Dial: func(ctx context.Context, _ dataport.Endpoint) (net.Conn, error) { return way.Dial(ctx) },
 	})
 	if err != nil {

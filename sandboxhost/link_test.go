@@ -266,6 +266,29 @@ func TestLostLink(t *testing.T) {
 	}
 }
 
+// TestSandboxDiesBehindItsLink: P16.5. Its connections may be lost before its end
+// is seen.
+func TestSandboxDiesBehindItsLink(t *testing.T) {
+	begun, release := make(chan struct{}, 1), make(chan struct{})
+	d := &remote{backend: agentBackend{exec: hang(begun, release)}}
+	h := newRemoteHost(t, d)
+	b, err := h.Backend(t.Context(), "acme", "one")
+	if err != nil {
+		t.Fatal(err)
+	}
+	results := make(chan error, 1)
+	go func() {
+		_, err := b.Exec(t.Context(), "x", sandbox.ExecOptions{})
+		results <- err
+	}()
+	<-begun
+	d.last.cut()
+	close(release)
+	time.Sleep(50 * time.Millisecond) // as long as a driver takes to learn why
+	d.last.die(sandboxhost.Death{OutOfMemory: true})
+	unavailable(t, <-results, sandbox.ReasonOutOfMemory)
+}
+
 // TestAgentThatSaysNothing: P16.1. A sandbox that ends before its agent said
 // hello could not be started, and its last words say why.
 func TestAgentThatSaysNothing(t *testing.T) {

@@ -22,7 +22,12 @@ var (
 	agent   launch.Agent
 )
 
-func TestMain(m *testing.M) { os.Exit(run(m)) }
+func TestMain(m *testing.M) {
+	if arguments := os.Getenv(foeEnv); arguments != "" {
+		os.Exit(foe(arguments))
+	}
+	os.Exit(run(m))
+}
 
 func run(m *testing.M) int {
 	dir, err := os.MkdirTemp("", "controld-drivers-")

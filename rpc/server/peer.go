@@ -97,8 +97,8 @@ func (p *peer) greeting() *rpc.HelloResult {
 	}
 }
 
-// capabilities are the backend's and the server's own; keys and the passing of
-// files are the server's alone.
+// capabilities are the backend's and the server's own; keys, the passing of
+// files and how data may travel are the server's alone.
 func (p *peer) capabilities() []string {
 	own := append([]string{sandbox.CapBatch, sandbox.CapMux}, p.s.cfg.Capabilities...)
 	if p.keys != nil {
@@ -109,7 +109,7 @@ func (p *peer) capabilities() []string {
 	}
 	var all []string
 	for _, c := range p.session.Info.Capabilities {
-		if c != sandbox.CapKeys && c != sandbox.CapPassFiles && !slices.Contains(own, c) {
+		if c != sandbox.CapKeys && c != sandbox.CapPassFiles && c != sandbox.CapPlainData && !slices.Contains(own, c) {
 			all = append(all, c)
 		}
 	}

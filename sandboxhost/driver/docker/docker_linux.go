@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/containerd/errdefs"
 	"github.com/moby/moby/api/pkg/stdcopy"
@@ -205,11 +206,23 @@ func (d *Driver) Adopt(ctx context.Context, spec sandboxhost.Spec) (sandboxhost.
 	return nil, sandboxhost.ErrGone
 }
 
+// An engine may refuse for a moment to remove what has just ended by itself:
+// Podman finds it neither running nor cleaned up.
+const (
+	removeTries = 20
+	removePause = 100 * time.Millisecond
+)
+
 // remove ends a container and has the engine forget it.
 func (d *Driver) remove(ctx context.Context, spec sandboxhost.Spec) error {
-	_, err := d.engine.ContainerRemove(ctx, name(spec), client.ContainerRemoveOptions{Force: true, RemoveVolumes: true})
-	if err != nil && !errdefs.IsNotFound(err) {
-		return fmt.Errorf("docker: remove %s: %w", name(spec), err)
+	for try := 1; ; try++ {
+		_, err := d.engine.ContainerRemove(ctx, name(spec), client.ContainerRemoveOptions{Force: true, RemoveVolumes: true})
+		if err == nil || errdefs.IsNotFound(err) {
+			return nil
+		}
+		if try == removeTries || ctx.Err() != nil {
+			return fmt.Errorf("docker: remove %s: %w", name(spec), err)
+		}
+		time.Sleep(removePause)
 	}
-	return nil
 }

@@ -30,6 +30,9 @@ type instance struct {
 	stopped  error
 	done     chan struct{}
 	death    sandboxhost.Death
+	// oomSeen is how many of its processes were known to have been killed for
+	// want of memory: one that died so before is no reason for its end now.
+	oomSeen atomic.Int64
 }
 
 func newInstance(d *Driver, spec sandboxhost.Spec, first *launch.Process) *instance {
@@ -47,18 +50,25 @@ func (i *instance) watch() {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), askTimeout)
 	defer cancel()
-	i.death.OutOfMemory = i.OOMKills() > 0
+	seen, now := i.oomSeen.Load(), i.group.OOMKills()
+	i.death.OutOfMemory = now > seen
 	is, err := i.driver.engine.ContainerInspect(ctx, name(i.spec), client.ContainerInspectOptions{})
 	if err != nil {
 		i.death.Detail = err.Error()
 		return
 	}
-	i.death.OutOfMemory = i.death.OutOfMemory || is.Container.State.OOMKilled
+	if now == 0 && seen == 0 { // perhaps the group is gone; the engine knows of any process
+		i.death.OutOfMemory = is.Container.State.OOMKilled
+	}
 	i.death.Detail = fmt.Sprintf("exit status %d: %s", is.Container.State.ExitCode, i.driver.lastWords(ctx, i.spec))
 }
 
 // OOMKills implements [sandboxhost.OOMCounter].
-func (i *instance) OOMKills() int64 { return i.group.OOMKills() }
+func (i *instance) OOMKills() int64 {
+	n := i.group.OOMKills()
+	i.oomSeen.Store(n)
+	return n
+}
 
 // Link implements [sandboxhost.Instance].
 func (i *instance) Link() sandboxhost.Link {

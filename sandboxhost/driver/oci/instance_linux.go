@@ -26,6 +26,9 @@ type instance struct {
 	stopped  error
 	done     chan struct{}
 	death    sandboxhost.Death
+	// oomSeen is how many of its processes were known to have been killed for
+	// want of memory: one that died so before is no reason for its end now.
+	oomSeen atomic.Int64
 }
 
 func newInstance(d Driver, spec sandboxhost.Spec, first *launch.Process) *instance {
@@ -41,11 +44,15 @@ func (i *instance) watch() {
 	if i.stopping.Load() {
 		return
 	}
-	i.death = sandboxhost.Death{OutOfMemory: i.OOMKills() > 0, Detail: "it exited: " + strings.TrimSpace(launch.LastWords(i.spec.Run))}
+	i.death = sandboxhost.Death{OutOfMemory: i.group.OOMKills() > i.oomSeen.Load(), Detail: "it exited: " + strings.TrimSpace(launch.LastWords(i.spec.Run))}
 }
 
 // OOMKills implements [sandboxhost.OOMCounter].
-func (i *instance) OOMKills() int64 { return i.group.OOMKills() }
+func (i *instance) OOMKills() int64 {
+	n := i.group.OOMKills()
+	i.oomSeen.Store(n)
+	return n
+}
 
 // Link implements [sandboxhost.Instance].
 func (i *instance) Link() sandboxhost.Link {
