@@ -220,7 +220,11 @@ func fillSink(ctx context.Context, sink Sink, r io.Reader) (int64, error) {
 	}()
 	select {
 	case res := <-done:
-		return res.n, res.err
+		if res.err == nil || ctx.Err() == nil {
+			return res.n, res.err
+		}
+		// The cancel ended the writer too, which was heard first.
+		return res.n, Cancelled(ctx, "write_file_stream", "")
 	case <-ctx.Done():
 		return 0, Cancelled(ctx, "write_file_stream", "")
 	}

@@ -207,3 +207,32 @@ func TestErrorsAreErrnosAlike(t *testing.T) {
 		}
 	}
 }
+
+// closedSink is a sink whose writer a cancel has ended already.
+type closedSink struct{ sandbox.Sink }
+
+func (closedSink) Writer() io.Writer       { return failingWriter{net.ErrClosed} }
+func (closedSink) Abort(cause error) error { return cause }
+
+type failingWriter struct{ err error }
+
+func (w failingWriter) Write([]byte) (int, error) { return 0, w.err }
+
+type closedBackend struct{ sandbox.Backend }
+
+func (closedBackend) OpenWrite(context.Context, string, sandbox.WriteOptions) (sandbox.Sink, error) {
+	return closedSink{}, nil
+}
+
+// TestCancelEndsTheWriterFirst: a cancel is one, whichever of it and the writer
+// that it ended is heard first.
+func TestCancelEndsTheWriterFirst(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	for range 100 {
+		_, err := sandbox.WriteStream(ctx, closedBackend{}, "f", strings.NewReader("x"), sandbox.WriteOptions{})
+		if sandbox.KindOf(err) != sandbox.KindCancelled {
+			t.Fatal(err)
+		}
+	}
+}

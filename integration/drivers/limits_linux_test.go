@@ -105,6 +105,7 @@ func TestLimits(t *testing.T) {
 			if r := run("for i in $(seq 300); do sleep 0.3 & done; wait"); r.ExitCode == 0 || !strings.Contains(string(r.Stderr), "fork") {
 				t.Errorf("a fork bomb: %+v", r)
 			}
+			awaitRoom(t, b)
 			run("timeout 1 sh -c 'while :; do :; done' & timeout 1 sh -c 'while :; do :; done'")
 			if throttled(t, parent) <= 0 {
 				t.Error("two busy loops were not throttled")
@@ -113,6 +114,20 @@ func TestLimits(t *testing.T) {
 				t.Errorf("afterwards: %+v", r)
 			}
 		})
+	}
+}
+
+// awaitRoom waits until a bomb's last processes have ended.
+func awaitRoom(t *testing.T, b sandbox.Backend) {
+	t.Helper()
+	for deadline := time.Now().Add(daemonTimeout); ; {
+		r, err := b.Exec(t.Context(), "true | true", sandbox.ExecOptions{})
+		if err == nil && r.ExitCode == 0 {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%+v, %v", r, err)
+		}
 	}
 }
 
