@@ -267,16 +267,20 @@ func (h *Host) watch(l *life) {
 // explain says of an error that may come of the sandbox's end why it ended.
 func (l *life) explain(err error) error {
 	var e *sandbox.Error
-	if err == nil || !errors.As(err, &e) || !isLost(e) {
-		return err
-	}
-	select {
-	case <-l.instance.Done():
-	default:
+	if err == nil || !errors.As(err, &e) {
 		return err
 	}
 	told := *e
-	told.Kind, told.Reason = sandbox.KindUnavailable, l.instance.Death().Reason()
+	told.Kind = sandbox.KindUnavailable
+	switch {
+	case l.isEnding() && (isLost(e) || e.Kind == sandbox.KindUnavailable && e.Reason == sandbox.ReasonDraining):
+		// It was told to end; a sandbox in this process calls that a drain.
+		told.Reason = sandbox.ReasonSandboxRestarted
+	case isLost(e) && isClosed(l.instance.Done()):
+		told.Reason = l.instance.Death().Reason()
+	default:
+		return err
+	}
 	return &told
 }
 
