@@ -218,7 +218,7 @@ func TestMaxLife(t *testing.T) {
 		if !lives(s) {
 			t.Error("stopped before its time")
 		}
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		synctest.Wait()
 		if lives(s) || s.Reason() != sandbox.ReasonSandboxRestarted {
 			t.Error("not stopped")
@@ -253,7 +253,7 @@ func TestExtend(t *testing.T) {
 		if !lives(s) {
 			t.Error("stopped before its time")
 		}
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		synctest.Wait()
 		if lives(s) {
 			t.Error("not stopped")
