@@ -121,7 +121,7 @@ type remover struct {
 	ctx   context.Context
 	fd    int // the directory that is being emptied
 	mount uint64
-	force bool // open what its owner has closed to himself
+	force bool    // open what its owner has closed to himself
 	path  []level // from the top directory to the one of fd
 }
 
