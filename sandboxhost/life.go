@@ -123,19 +123,31 @@ func (h *Host) succeed(ctx context.Context, l *life) error {
 	return nil
 }
 
-// endOf returns when a life of this spec ends that runs from now on, zero where
+// endOf returns when a life of this spec that runs from now on ends, zero where
 // nothing bounds it.
 func (h *Host) endOf(spec Spec) time.Time {
 	most := h.cfg.MaxLife
 	if most <= 0 {
 		return time.Time{}
 	}
-	now := time.Now()
-	left := most - now.Sub(spec.Started)
-	if !spec.Ends.IsZero() {
-		left = max(left, spec.Ends.Sub(now))
+	ends := spec.Started.Add(most)
+	if spec.Ends.After(ends) {
+		ends = spec.Ends
 	}
-	return now.Add(min(left, most)) // by a clock that nobody sets
+	if latest := time.Now().Add(most); ends.After(latest) {
+		return latest
+	}
+	return ends
+}
+
+// steady returns a time that was written down as one that no step of the clock
+// moves from now on.
+func steady(t time.Time) time.Time {
+	if t.IsZero() {
+		return t
+	}
+	now := time.Now()
+	return now.Add(t.Sub(now))
 }
 
 // retire ends a life whose time is up. Everybody is kept out already.

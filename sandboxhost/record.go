@@ -116,6 +116,6 @@ func (h *Host) keep(l *life) {
 	h.mu.Lock()
 	t.sandboxes[l.spec.Sandbox] = l
 	h.mu.Unlock()
-	l.begin(h.endOf(l.spec))
+	l.begin(steady(h.endOf(l.spec)))
 	h.living.Go(func() { h.watch(l) })
 }
