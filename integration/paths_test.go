@@ -37,6 +37,7 @@ var ownFiles = map[string]map[string]string{
 		"holdsCwd":     "the directory of the sandbox itself, compared by its inode",
 		"link":         "a descriptor, by /proc/self/fd",
 		"stamp":        "a descriptor, by /proc/self/fd",
+		"RemoveTree":   "the parent of a directory, which the host trusts",
 	},
 	"sandbox/local/root": {
 		"Locate":  "the resolver: where an absolute path begins",

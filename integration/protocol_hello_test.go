@@ -34,7 +34,7 @@ func TestWireHello(t *testing.T) {
 		caps = append(caps, name.(string))
 	}
 	slices.Sort(caps)
-	if want := []string{"batch", "digest", "exec", "if_match", "keys", "mux", "scope", "sync"}; !slices.Equal(caps, want) {
+	if want := []string{"batch", "digest", "exec", "if_match", "keys", "mux", "sandboxes", "scope", "sync"}; !slices.Equal(caps, want) {
 		t.Errorf("capabilities %v, want %v", caps, want)
 	}
 	limits := r.Result["limits"].(obj)

@@ -3,6 +3,7 @@ package rpc
 import (
 	"context"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"github.com/controld/controld/sandbox"
@@ -208,4 +209,38 @@ func (c *Conn) TransferCommit(ctx context.Context, id string, commit sandbox.Com
 // TransferAbort drops a transfer.
 func (c *Conn) TransferAbort(ctx context.Context, id string) error {
 	return c.do(ctx, MethodTransferAbort, "", &TransferParams{ID: id}, dropped{})
+}
+
+// SandboxList lists the sandboxes that the token covers, by name.
+func (c *Conn) SandboxList(ctx context.Context) ([]sandbox.Status, error) {
+	var r SandboxListResult
+	err := c.do(ctx, MethodSandboxList, "", &Empty{}, &r)
+	return r.Sandboxes, err
+}
+
+// SandboxInfo tells of a sandbox; an empty name is that of hello.
+func (c *Conn) SandboxInfo(ctx context.Context, name string) (sandbox.Status, error) {
+	var r SandboxResult
+	err := c.do(ctx, MethodSandboxInfo, "", &SandboxParams{Sandbox: name}, &r)
+	return r.Status, err
+}
+
+// SandboxCreate starts a sandbox that does not run, and waits for it.
+func (c *Conn) SandboxCreate(ctx context.Context, name string) (sandbox.Status, error) {
+	var r SandboxResult
+	err := c.do(ctx, MethodSandboxCreate, "", &SandboxParams{Sandbox: name}, &r)
+	return r.Status, err
+}
+
+// SandboxRemove ends a sandbox, and with files removes its directory.
+func (c *Conn) SandboxRemove(ctx context.Context, name string, files bool) error {
+	return c.do(ctx, MethodSandboxRemove, "", &SandboxRemoveParams{Sandbox: name, Files: files}, dropped{})
+}
+
+// SandboxExtend has a sandbox live for at least so long from now on, as far as
+// the daemon lets it.
+func (c *Conn) SandboxExtend(ctx context.Context, name string, least time.Duration) (sandbox.Status, error) {
+	var r SandboxResult
+	err := c.do(ctx, MethodSandboxExtend, "", &SandboxExtendParams{Sandbox: name, For: least}, &r)
+	return r.Status, err
 }

@@ -43,6 +43,11 @@ func everyParams() map[string]Params {
 		MethodTransferResult: &TransferParams{ID: "x"},
 		MethodTransferAbort:  &TransferParams{ID: "y"},
 		MethodTransferCommit: &CommitParams{ID: "x", Commit: sandbox.Commit{Bytes: 0, SHA256: strings.Repeat("0a", 32)}},
+		MethodSandboxList:    &Empty{},
+		MethodSandboxInfo:    &SandboxParams{},
+		MethodSandboxCreate:  &SandboxParams{Sandbox: "box"},
+		MethodSandboxRemove:  &SandboxRemoveParams{Sandbox: "box", Files: true},
+		MethodSandboxExtend:  &SandboxExtendParams{Sandbox: "box", For: MaxSandboxExtend},
 	}
 }
 
@@ -85,6 +90,12 @@ func everyResult() []Result {
 		&StreamResult{Transfer: transfer, Size: sandbox.Some[int64](0), Length: sandbox.Some[int64](0), ETag: "e"},
 		&StreamResult{Transfer: transfer},
 		&VerdictResult{Bytes: 0, ETag: "e", Verdict: sandbox.ReadVerdict{Changed: true, SHA256: "x"}},
+		&SandboxResult{sandbox.Status{Sandbox: "b", State: sandbox.StateStopped}},
+		&SandboxListResult{[]sandbox.Status{}},
+		&SandboxListResult{[]sandbox.Status{
+			{Sandbox: "b", State: sandbox.StateRunning, Driver: "oci", Instance: aKey, Epoch: aKey, Started: sandbox.Some(mtime), Ends: sandbox.Some(mtime),
+				IdleStop: 1500 * time.Millisecond, CPU: sandbox.Some(time.Duration(0)), Memory: sandbox.Some[int64](0), Processes: sandbox.Some[int64](1)},
+			{Sandbox: "c", State: sandbox.StateStarting}}},
 	}
 }
 

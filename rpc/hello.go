@@ -45,9 +45,7 @@ func (p *HelloParams) decode(d *decoder) {
 		case "client":
 			p.Client = d.str()
 		case "sandbox":
-			if p.Sandbox = d.str(); !sandboxName(p.Sandbox) {
-				d.mismatch("must match [a-z0-9][a-z0-9-]{0,62}")
-			}
+			p.Sandbox = d.sandboxName()
 		case "tenant":
 			p.Tenant = d.str()
 		case "mux":
@@ -74,6 +72,15 @@ func (d *decoder) protocol() int64 {
 		return -1
 	}
 	return ProtocolVersion
+}
+
+// sandboxName reads the name of a sandbox.
+func (d *decoder) sandboxName() string {
+	s := d.str()
+	if !sandboxName(s) {
+		d.mismatch("must match [a-z0-9][a-z0-9-]{0,62}")
+	}
+	return s
 }
 
 func sandboxName(s string) bool {

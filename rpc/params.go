@@ -25,7 +25,7 @@ func newParams(method string) Params {
 	switch method {
 	case MethodHello:
 		return new(HelloParams)
-	case MethodPing:
+	case MethodPing, MethodSandboxList:
 		return new(Empty)
 	case MethodCancel:
 		return new(CancelParams)
@@ -53,6 +53,12 @@ func newParams(method string) Params {
 		return new(TransferParams)
 	case MethodTransferCommit:
 		return new(CommitParams)
+	case MethodSandboxInfo, MethodSandboxCreate:
+		return new(SandboxParams)
+	case MethodSandboxRemove:
+		return new(SandboxRemoveParams)
+	case MethodSandboxExtend:
+		return new(SandboxExtendParams)
 	}
 	return nil
 }

@@ -1,6 +1,10 @@
 package rpc
 
-import "github.com/controld/controld/sandbox"
+import (
+	"time"
+
+	"github.com/controld/controld/sandbox"
+)
 
 // ReadParams are those of read_file, read_file_buffer and read_file_stream.
 type ReadParams struct {
@@ -88,6 +92,13 @@ func (e encoder) optionalField(field string, n sandbox.Optional[int64]) {
 	if n.Known {
 		e.field(field)
 		e.integer(n.Value)
+	}
+}
+
+func (e encoder) secondsField(field string, t sandbox.Optional[time.Duration]) {
+	if t.Known {
+		e.field(field)
+		e.seconds(max(t.Value, 0))
 	}
 }
 

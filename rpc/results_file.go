@@ -141,6 +141,16 @@ func (d *decoder) time() sandbox.Optional[time.Time] {
 	return sandbox.Some(t)
 }
 
+// timeField writes a time that the wire can hold.
+func (e encoder) timeField(field string, at sandbox.Optional[time.Time]) {
+	if t := at.Value.UTC(); at.Known && t.Year() >= 1 && t.Year() <= 9999 {
+		e.field(field)
+		e.raw(`"`)
+		e.m.buf = t.AppendFormat(e.m.buf, time.RFC3339Nano)
+		e.raw(`"`)
+	}
+}
+
 func (r *StatResult) encode(e encoder) {
 	s := &r.Stat
 	e.raw(`{"type":`)
@@ -150,11 +160,7 @@ func (r *StatResult) encode(e encoder) {
 		e.boolean(s.IsSymlink.Value)
 	}
 	e.optionalField("size", s.Size)
-	if t := s.ModTime.Value.UTC(); s.ModTime.Known && t.Year() >= 1 && t.Year() <= 9999 {
-		e.raw(`,"mtime":"`)
-		e.m.buf = t.AppendFormat(e.m.buf, time.RFC3339Nano)
-		e.raw(`"`)
-	}
+	e.timeField("mtime", s.ModTime)
 	if s.Mode.Known {
 		e.field("mode")
 		e.integer(int64(s.Mode.Value & 0o777))

@@ -24,6 +24,11 @@ const (
 	MethodTransferResult  = "transfer_result"
 	MethodTransferCommit  = "transfer_commit"
 	MethodTransferAbort   = "transfer_abort"
+	MethodSandboxList     = "sandbox_list"
+	MethodSandboxInfo     = "sandbox_info"
+	MethodSandboxCreate   = "sandbox_create"
+	MethodSandboxRemove   = "sandbox_remove"
+	MethodSandboxExtend   = "sandbox_extend"
 )
 
 // Bounds of the wire that no hello changes.
@@ -37,6 +42,8 @@ const (
 	MaxIDBytes = 64 << 10
 	// MaxExecTimeout is the longest timeout_s and kill_grace_s.
 	MaxExecTimeout = 604800 * time.Second
+	// MaxSandboxExtend is the most that sandbox_extend takes at once.
+	MaxSandboxExtend = 366 * 24 * time.Hour
 	// maxInt is the first integer that does not travel safely.
 	maxInt = 1 << 53
 )
@@ -53,4 +60,5 @@ var methods = [...]string{
 	MethodExec, MethodReadFile, MethodStat, MethodWriteFile, MethodReadDir, MethodExists, MethodMkdir, MethodRm,
 	MethodPing, MethodCancel, MethodReadFileBuffer, MethodReadFileStream, MethodWriteFileStream,
 	MethodTransferResult, MethodTransferCommit, MethodTransferAbort, MethodHello,
+	MethodSandboxList, MethodSandboxInfo, MethodSandboxCreate, MethodSandboxRemove, MethodSandboxExtend,
 }

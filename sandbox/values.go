@@ -143,6 +143,10 @@ const (
 	// sockets in place of their bytes. It is one connection's own: who serves
 	// such a backend does not pass it on.
 	CapPassFiles Capability = "pass_files"
+	// CapSandboxes is told by a daemon that lists, starts, stops and removes
+	// the sandboxes that the token covers. It is the daemon's own: a backend
+	// is one sandbox and has none.
+	CapSandboxes Capability = "sandboxes"
 )
 
 // Info tells what a sandbox is.

@@ -44,6 +44,10 @@ type Spec struct {
 	IDs IDs `json:"ids"`
 	// Box is what the sandbox is made of.
 	Box Box `json:"box"`
+	// Started is when the instance was about to be started, Ends when it will
+	// be stopped, where somebody has moved that.
+	Started time.Time `json:"started,omitzero"`
+	Ends    time.Time `json:"ends,omitzero"`
 
 	// Dir is the sandbox's own directory on the host. It exists, survives
 	// restarts and holds nothing of the daemon's.

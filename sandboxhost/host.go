@@ -39,6 +39,13 @@ type Config struct {
 	CertificateLogin bool
 	Limits           sandbox.Limits
 	Quotas           Quotas
+	// IdleStop is how long a sandbox lives that has no session, no call and no
+	// transfer; the next hello starts another on the same files. 0 is for
+	// ever.
+	IdleStop time.Duration
+	// MaxLife is how long a sandbox lives, used or not, unless it is extended;
+	// 0 is without a bound.
+	MaxLife time.Duration
 	// Epoch names this life of the host and its sandboxes; a new UUID where
 	// empty.
 	Epoch string
@@ -58,7 +65,7 @@ type Host struct {
 	closed  bool
 	tokens  *Tokens
 	tenants map[string]*tenant
-	living  sync.WaitGroup // watches of lives
+	living  sync.WaitGroup // watches and ends of lives, removals of files
 }
 
 var _ server.Host = (*Host)(nil)
@@ -67,7 +74,7 @@ var _ server.Host = (*Host)(nil)
 type tenant struct {
 	connections, calls, execs gauge
 	bytes                     *rate.Limiter
-	sandboxes                 map[string]*life
+	sandboxes                 map[string]*life // the last of each
 }
 
 // New returns a host without sandboxes: each is started when first used.
@@ -154,12 +161,14 @@ func (h *Host) bounded(t *tenant, l *life) *bounded {
 }
 
 // Backend returns a tenant's sandbox, which it starts where it does not run.
-// Quotas of calls hold on it. ctx ends only this caller's waiting.
+// Quotas of calls hold on it. ctx ends only this caller's waiting. What is not
+// called does not use the sandbox: it may be stopped for that.
 func (h *Host) Backend(ctx context.Context, tenantName, name string) (sandbox.Backend, error) {
 	l, err := h.sandbox(ctx, tenantName, name)
 	if err != nil {
 		return nil, err
 	}
+	defer l.leave()
 	return h.bounded(h.tenant(tenantName), l), nil
 }
 
@@ -176,25 +185,40 @@ func (h *Host) Open(ctx context.Context, hello rpc.HelloParams, from server.Visi
 	if err := t.connections.take(rpc.MethodHello); err != nil {
 		return nil, err
 	}
-	l, err := h.sandbox(ctx, grant.Tenant, hello.Sandbox)
+	l, err := h.enter(ctx, grant.Tenant, hello.Sandbox)
 	if err != nil {
 		t.connections.give()
 		return nil, err
 	}
-	// A command may have removed the directory that hello names.
-	if err := os.Mkdir(h.dir(grant.Tenant, hello.Sandbox), 0o755); err != nil && !errors.Is(err, os.ErrExist) {
-		t.connections.give()
-		return nil, sandbox.AsError(rpc.MethodHello, "", err)
-	}
 	return &server.Session{
-		Tenant: grant.Tenant, Sandbox: hello.Sandbox, Who: who,
+		Tenant: grant.Tenant, Sandbox: hello.Sandbox, Who: who, WholeTenant: grant.Sandbox == AnySandbox,
 		Backend: h.bounded(t, l),
 		Info:    l.info, Epoch: l.info.Epoch,
 		Closed:  l.instance.Done(),
 		Life:    l.spec.ID,
 		Reason:  func() string { return l.instance.Death().Reason() },
-		Release: t.connections.give,
+		Release: func() { t.connections.give(); l.leave() },
 	}, nil
+}
+
+// enter returns a sandbox that runs, with its directory, for a user who leaves
+// it.
+func (h *Host) enter(ctx context.Context, tenantName, name string) (*life, error) {
+	for {
+		l, err := h.sandbox(ctx, tenantName, name)
+		if err != nil {
+			return nil, err
+		}
+		// A command may have removed the directory.
+		err = l.within(func() error { return os.Mkdir(h.dir(tenantName, name), 0o755) })
+		if err == nil || errors.Is(err, os.ErrExist) {
+			return l, nil
+		}
+		l.leave()
+		if !errors.Is(err, errEnding) {
+			return nil, sandbox.AsError(rpc.MethodHello, "", err)
+		}
+	}
 }
 
 func (h *Host) tenant(name string) *tenant {
@@ -210,32 +234,50 @@ func (h *Host) tenant(name string) *tenant {
 	return t
 }
 
-// sandbox returns a sandbox that runs. Callers that come at once share the
-// start; a failed start is not remembered, nor a sandbox that has ended.
+// sandbox returns a sandbox that runs, for a user who leaves it. Callers that
+// come at once share the start; a failed start is not remembered, nor a sandbox
+// that has ended.
 func (h *Host) sandbox(ctx context.Context, tenantName, name string) (*life, error) {
 	t := h.tenant(tenantName)
 	h.mu.Lock()
 	if h.closed {
 		h.mu.Unlock()
-		return nil, &sandbox.Error{Kind: sandbox.KindUnavailable, Op: "start", Reason: sandbox.ReasonDraining, Outcome: sandbox.OutcomeNone}
+		return nil, draining("start", sandbox.OutcomeNone)
 	}
 	l := t.sandboxes[name]
-	if l == nil || l.ended() {
-		epoch := h.cfg.Epoch
-		if l != nil {
-			epoch = uuid.NewString() // another life of the sandbox
-		}
-		l = &life{spec: Spec{Tenant: tenantName, Sandbox: name, Epoch: epoch}, begun: make(chan struct{})}
-		t.sandboxes[name] = l
-		go h.start(t, l)
+	if l == nil || l.over() || !l.enter() {
+		l = h.another(t, tenantName, name)
 	}
 	h.mu.Unlock()
 	select {
 	case <-l.begun:
-		return l, l.err
+		if l.err == nil {
+			return l, nil
+		}
+		l.leave()
+		return nil, l.err
 	case <-ctx.Done():
+		l.leave()
 		return nil, sandbox.Cancelled(ctx, "start", "")
 	}
+}
+
+func draining(op string, outcome sandbox.Outcome) error {
+	return &sandbox.Error{Kind: sandbox.KindUnavailable, Op: op, Reason: sandbox.ReasonDraining, Outcome: outcome}
+}
+
+// another starts the next life of a sandbox, with its first user.
+func (h *Host) another(t *tenant, tenantName, name string) *life {
+	last, epoch := t.sandboxes[name], h.cfg.Epoch
+	if last != nil {
+		epoch = uuid.NewString()
+	}
+	l := h.newLife(Spec{Tenant: tenantName, Sandbox: name, Epoch: epoch})
+	l.after = last.unfinished()
+	l.enter()
+	t.sandboxes[name] = l
+	go h.start(l)
+	return l
 }
 
 // dir is the directory of a sandbox.
@@ -250,8 +292,10 @@ func (h *Host) Close() error {
 	h.closed = true
 	var all []*life
 	for _, t := range h.tenants {
-		for _, s := range t.sandboxes {
-			all = append(all, s)
+		for _, l := range t.sandboxes {
+			for ; l != nil; l = l.after {
+				all = append(all, l)
+			}
 		}
 	}
 	h.mu.Unlock()

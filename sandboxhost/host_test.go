@@ -56,6 +56,10 @@ type instance struct {
 	exec func(ctx context.Context)
 	once sync.Once
 	done chan struct{}
+
+	ends  chan struct{} // where set, Stop waits for it
+	stuck error         // where set, Stop fails with it
+	stats *sandboxhost.Stats
 }
 
 func (i *instance) Link() sandboxhost.Link {
@@ -63,8 +67,22 @@ func (i *instance) Link() sandboxhost.Link {
 }
 func (i *instance) Done() <-chan struct{}    { return i.done }
 func (i *instance) Death() sandboxhost.Death { return sandboxhost.Death{} }
-func (i *instance) Stop() error              { i.once.Do(func() { close(i.done) }); return nil }
+func (i *instance) Stop() error {
+	if i.stuck != nil {
+		return i.stuck
+	}
+	i.once.Do(func() {
+		if i.ends != nil {
+			<-i.ends
+		}
+		close(i.done)
+	})
+	return nil
+}
 func (i *instance) Stats(context.Context) (sandboxhost.Stats, error) {
+	if i.stats != nil {
+		return *i.stats, nil
+	}
 	return sandboxhost.Stats{}, errors.ErrUnsupported
 }
 func (i *instance) Pause(context.Context) error  { return errors.ErrUnsupported }
@@ -80,6 +98,28 @@ type backend struct {
 func (b backend) Exec(ctx context.Context, _ string, _ sandbox.ExecOptions) (sandbox.ShellResult, error) {
 	b.exec(ctx)
 	return sandbox.ShellResult{}, nil
+}
+
+func (b backend) OpenRead(context.Context, string, sandbox.ReadOptions) (sandbox.Source, error) {
+	return source{}, nil
+}
+
+func (b backend) OpenWrite(context.Context, string, sandbox.WriteOptions) (sandbox.Sink, error) {
+	return sink{}, nil
+}
+
+// source and sink hold nothing.
+type (
+	source struct{ sandbox.Source }
+	sink   struct{ sandbox.Sink }
+)
+
+func (source) Close() error { return nil }
+
+func (sink) Abort(cause error) error { return cause }
+
+func (sink) Commit(context.Context, sandbox.Commit) (sandbox.WriteInfo, error) {
+	return sandbox.WriteInfo{}, nil
 }
 
 func (b backend) Info(context.Context) (sandbox.Info, error) {

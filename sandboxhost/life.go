@@ -19,8 +19,13 @@ const startTimeout = 60 * time.Second
 // life is one life of a sandbox: it starts, runs, has ended or could not be
 // started.
 type life struct {
-	spec     Spec
+	tenure
+	spec Spec
+	// after is an earlier life that must be cleared away before this one
+	// starts; guarded by the host.
+	after    *life
 	begun    chan struct{} // closed when the start is over, either way
+	cleared  chan struct{} // closed when nothing is left of it but files
 	instance Instance
 	backend  sandbox.Backend
 	unlink   func() error
@@ -28,51 +33,146 @@ type life struct {
 	err      error
 }
 
-// ended tells whether the sandbox does not run, nor start.
-func (l *life) ended() bool {
+func (h *Host) newLife(spec Spec) *life {
+	l := &life{spec: spec, begun: make(chan struct{}), cleared: make(chan struct{})}
+	l.idleStop, l.retire = h.cfg.IdleStop, func() { h.retire(l) }
+	return l
+}
+
+// isClosed tells whether a channel is.
+func isClosed(c <-chan struct{}) bool {
 	select {
-	case <-l.begun:
-	default:
-		return false
-	}
-	if l.err != nil {
-		return true
-	}
-	select {
-	case <-l.instance.Done():
+	case <-c:
 		return true
 	default:
 		return false
 	}
 }
 
+// over tells whether the sandbox does not run, nor start.
+func (l *life) over() bool {
+	return isClosed(l.begun) && (l.err != nil || isClosed(l.instance.Done()))
+}
+
+// unfinished returns what is left of l and the lives before it that were told
+// to end: the next life waits for that. The host's lock is held.
+func (l *life) unfinished() *life {
+	for ; l != nil; l = l.after {
+		if l.isEnding() && !isClosed(l.cleared) {
+			return l
+		}
+	}
+	return nil
+}
+
 // start begins a life and closes l.begun when it runs or cannot.
-func (h *Host) start(t *tenant, l *life) {
+func (h *Host) start(l *life) {
 	defer close(l.begun)
 	ctx, cancel := context.WithTimeout(h.starts, startTimeout)
 	defer cancel()
-	if l.err = h.prepare(&l.spec); l.err == nil {
-		if l.instance, l.err = h.cfg.Driver.Start(ctx, l.spec); l.err == nil {
-			l.err = l.meet(ctx)
-		}
+	if l.err = h.succeed(ctx, l); l.err == nil {
+		l.err = h.launch(ctx, l)
 	}
-	if l.err == nil {
-		h.living.Go(func() { h.watch(l) })
+	if l.err != nil {
+		close(l.cleared)
 		return
 	}
-	if !errors.Is(l.err, errNotStopped) {
+	l.begin(h.endOf(l.spec))
+	h.living.Go(func() { h.watch(l) })
+}
+
+// launch starts the instance of a life.
+func (h *Host) launch(ctx context.Context, l *life) error {
+	err := h.prepare(&l.spec)
+	if err == nil {
+		if l.instance, err = h.cfg.Driver.Start(ctx, l.spec); err == nil {
+			err = l.meet(ctx)
+		}
+	}
+	if err != nil && !errors.Is(err, errNotStopped) && l.spec.Run != "" {
 		os.RemoveAll(l.spec.Run)
+	}
+	return err
+}
+
+// succeed waits for the life before this one to be cleared away. One that could
+// not be stopped is told once more.
+func (h *Host) succeed(ctx context.Context, l *life) error {
+	h.mu.Lock()
+	before := l.after
+	h.mu.Unlock()
+	if before == nil {
+		return nil
+	}
+	stuck := &sandbox.Error{Kind: sandbox.KindUnavailable, Op: "start", Reason: sandbox.ReasonSandboxStuck,
+		Outcome: sandbox.OutcomeNone, Message: "the sandbox does not end"}
+	if before.instance != nil {
+		if err := before.instance.Stop(); err != nil && !isClosed(before.instance.Done()) {
+			stuck.Err = err
+			return stuck
+		}
+	}
+	select {
+	case <-before.cleared:
+	case <-ctx.Done():
+		return stuck
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if t.sandboxes[l.spec.Sandbox] == l {
-		delete(t.sandboxes, l.spec.Sandbox)
+	l.after = nil
+	return nil
+}
+
+// endOf returns when a life of this spec that runs from now on ends, zero where
+// nothing bounds it.
+func (h *Host) endOf(spec Spec) time.Time {
+	most := h.cfg.MaxLife
+	if most <= 0 {
+		return time.Time{}
 	}
+	ends := spec.Started.Add(most)
+	if spec.Ends.After(ends) {
+		ends = spec.Ends
+	}
+	if latest := time.Now().Add(most); ends.After(latest) {
+		return latest
+	}
+	return ends
+}
+
+// steady returns a time that was written down as one that no step of the clock
+// moves from now on.
+func steady(t time.Time) time.Time {
+	if t.IsZero() {
+		return t
+	}
+	now := time.Now()
+	return now.Add(t.Sub(now))
+}
+
+// retire ends a life whose time is up. Everybody is kept out already.
+func (h *Host) retire(l *life) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if !h.closed {
+		h.living.Go(func() { h.stop(l) })
+	}
+}
+
+// stop ends a life that has begun and waits until it is cleared away.
+func (h *Host) stop(l *life) error {
+	err := l.instance.Stop()
+	if err != nil && !isClosed(l.instance.Done()) {
+		h.cfg.Ended(l.spec, Death{Detail: "it was told to end, and does not"}, err)
+		return err
+	}
+	<-l.cleared
+	return err
 }
 
 // prepare makes the directories of a life and writes down what it is.
 func (h *Host) prepare(spec *Spec) error {
-	spec.ID, spec.Driver, spec.Box = uuid.NewString(), h.cfg.Driver.Name(), h.cfg.Box
+	spec.ID, spec.Driver, spec.Box, spec.Started = uuid.NewString(), h.cfg.Driver.Name(), h.cfg.Box, time.Now()
 	var err error
 	if spec.Secret, _, err = NewSecret(Grant{Tenant: spec.Tenant, Sandbox: spec.Sandbox}); err != nil {
 		return sandbox.AsError("start", "", err)
@@ -169,7 +269,9 @@ func (l *life) stillborn() error {
 
 // watch waits for the end of a life and clears away what it leaves.
 func (h *Host) watch(l *life) {
+	defer close(l.cleared)
 	<-l.instance.Done()
+	l.ended()
 	err := errors.Join(l.unlink(), l.instance.Stop())
 	if err == nil {
 		err = os.RemoveAll(l.spec.Run)
@@ -188,24 +290,38 @@ func (l *life) explain(err error) error {
 	if err == nil || !errors.As(err, &e) {
 		return err
 	}
+	told := *e
 	if isClients(e.Kind) && l.dialled() {
-		told := *e
 		told.Kind, told.Outcome = sandbox.KindInternal, sandbox.OutcomeUnknown
 		return &told
 	}
-	if !isLost(e) {
+	told.Kind = sandbox.KindUnavailable
+	switch {
+	case l.isEnding() && (isLost(e) || e.Kind == sandbox.KindUnavailable && e.Reason == sandbox.ReasonDraining):
+		// It was told to end; a sandbox in this process calls that a drain.
+		told.Reason = sandbox.ReasonSandboxRestarted
+	case isLost(e) && l.seenToEnd():
+		told.Reason = l.instance.Death().Reason()
+	default:
 		return err
+	}
+	return &told
+}
+
+// seenToEnd waits for the end of a sandbox of which the link is lost, for so
+// long as that may come later.
+func (l *life) seenToEnd() bool {
+	if !l.dialled() {
+		return isClosed(l.instance.Done())
 	}
 	timer := time.NewTimer(endSeen)
 	defer timer.Stop()
 	select {
 	case <-l.instance.Done():
+		return true
 	case <-timer.C:
-		return err
+		return false
 	}
-	told := *e
-	told.Kind, told.Reason = sandbox.KindUnavailable, l.instance.Death().Reason()
-	return &told
 }
 
 // dialled tells whether what the backend says comes from an agent.

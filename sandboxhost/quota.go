@@ -83,6 +83,11 @@ func counted[T any](b *bounded, op string, call func() (T, error)) (T, error) {
 		return zero, err
 	}
 	defer b.calls.give()
+	if !b.life.enter() {
+		var zero T
+		return zero, &sandbox.Error{Kind: sandbox.KindUnavailable, Op: op, Reason: sandbox.ReasonSandboxRestarted, Outcome: sandbox.OutcomeNone}
+	}
+	defer b.life.leave()
 	v, err := call()
 	return v, b.life.explain(err)
 }
@@ -164,10 +169,49 @@ func (b *bounded) WriteFileStream(ctx context.Context, path string, r io.Reader,
 
 // OpenRead implements [sandbox.Backend].
 func (b *bounded) OpenRead(ctx context.Context, path string, opts sandbox.ReadOptions) (sandbox.Source, error) {
-	return counted(b, "read_file_stream", func() (sandbox.Source, error) { return b.Backend.OpenRead(ctx, path, opts) })
+	return counted(b, "read_file_stream", func() (sandbox.Source, error) {
+		src, err := b.Backend.OpenRead(ctx, path, opts)
+		if err != nil || !b.life.enter() {
+			return src, err
+		}
+		return &usedSource{src, sync.OnceFunc(b.life.leave)}, nil
+	})
 }
 
 // OpenWrite implements [sandbox.Backend].
 func (b *bounded) OpenWrite(ctx context.Context, path string, opts sandbox.WriteOptions) (sandbox.Sink, error) {
-	return counted(b, "write_file_stream", func() (sandbox.Sink, error) { return b.Backend.OpenWrite(ctx, path, opts) })
+	return counted(b, "write_file_stream", func() (sandbox.Sink, error) {
+		sink, err := b.Backend.OpenWrite(ctx, path, opts)
+		if err != nil || !b.life.enter() {
+			return sink, err
+		}
+		return &usedSink{sink, sync.OnceFunc(b.life.leave)}, nil
+	})
+}
+
+// usedSource is one whose sandbox is in use until it is closed.
+type usedSource struct {
+	sandbox.Source
+	leave func()
+}
+
+func (s *usedSource) Close() error {
+	defer s.leave()
+	return s.Source.Close()
+}
+
+// usedSink is one whose sandbox is in use until it ends.
+type usedSink struct {
+	sandbox.Sink
+	leave func()
+}
+
+func (s *usedSink) Commit(ctx context.Context, c sandbox.Commit) (sandbox.WriteInfo, error) {
+	defer s.leave()
+	return s.Sink.Commit(ctx, c)
+}
+
+func (s *usedSink) Abort(cause error) error {
+	defer s.leave()
+	return s.Sink.Abort(cause)
 }

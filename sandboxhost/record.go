@@ -52,6 +52,7 @@ func readSpec(dir string) (Spec, error) {
 // host is used. Its error names what could be neither; the host can be used all
 // the same.
 func (h *Host) Adopt(ctx context.Context) error {
+	h.living.Go(h.sweepDiscarded)
 	dirs, err := os.ReadDir(filepath.Join(h.cfg.StateDir, runDir))
 	if err != nil {
 		return err
@@ -80,7 +81,7 @@ func (h *Host) adopt(ctx context.Context, dir string) error {
 	}
 	h.place(&spec)
 	spec.Epoch = h.cfg.Epoch
-	l := &life{spec: spec, begun: make(chan struct{})}
+	l := h.newLife(spec)
 	ctx, cancel := context.WithTimeout(ctx, adoptTimeout)
 	defer cancel()
 	if l.instance, err = driver.Adopt(ctx, spec); err == nil {
@@ -115,5 +116,6 @@ func (h *Host) keep(l *life) {
 	h.mu.Lock()
 	t.sandboxes[l.spec.Sandbox] = l
 	h.mu.Unlock()
+	l.begin(steady(h.endOf(l.spec)))
 	h.living.Go(func() { h.watch(l) })
 }

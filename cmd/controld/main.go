@@ -111,7 +111,7 @@ timeout 124, signal 128+n.`,
 	root.AddGroup(&cobra.Group{ID: groupDaemon, Title: "Daemon:"}, &cobra.Group{ID: groupClient, Title: "Client:"})
 	root.AddCommand(a.serveCommand(), agentCommand(), a.tokenCommand(), a.configCommand(), a.doctorCommand(), a.versionCommand())
 	root.AddCommand(a.execCommand(), a.cpCommand(), a.catCommand(), a.putCommand(), a.lsCommand(), a.statCommand(),
-		a.mkdirCommand(), a.rmCommand(), a.existsCommand(), a.pingCommand(), a.benchCommand())
+		a.mkdirCommand(), a.rmCommand(), a.existsCommand(), a.sandboxCommand(), a.pingCommand(), a.benchCommand())
 	return root
 }
 

@@ -178,6 +178,8 @@ func settingFlags(f *pflag.FlagSet) {
 	f.Int64("sandbox-memory", d.SandboxMemory, "bytes of memory of a sandbox, swap included (0: no bound)")
 	f.Int64("sandbox-processes", d.SandboxProcesses, "processes and threads of a sandbox at once (0: no bound)")
 	f.Float64("sandbox-cpus", d.SandboxCPUs, "processors of a sandbox, 1.5 is one and a half (0: no bound)")
+	f.Duration("idle-stop", d.IdleStop, "stop a sandbox that has no session, call or transfer for so long; the next hello starts it again (0: never)")
+	f.Duration("max-life", d.MaxLife, "stop a sandbox that has lived for so long, used or not, unless it is extended (0: never)")
 	f.String("runtime", d.Runtime, "program of the oci driver (runc where empty)")
 	f.String("engine", d.Engine, "URL of the docker driver's engine (DOCKER_HOST or the usual socket where empty)")
 	f.String("cgroup-parent", d.CgroupParent, "cgroup below which sandboxes have theirs (the driver's choice where empty)")

@@ -76,6 +76,8 @@ func ofTheDaemon(c daemon.Config) []number {
 		{name: "sandbox-memory", value: unbounded(c.SandboxMemory), bounds: "the memory of each sandbox", rule: "P16.6"},
 		{name: "sandbox-processes", value: unbounded(c.SandboxProcesses), bounds: "the processes of each sandbox", rule: "P16.6"},
 		{name: "sandbox-cpus", value: unbounded(int64(c.SandboxCPUs)), bounds: "the processors of each sandbox", rule: "P16.6"},
+		{name: "idle-stop", value: forEver(c.IdleStop), bounds: "the life of a sandbox that nobody uses", rule: "P17.11"},
+		{name: "max-life", value: forEver(c.MaxLife), bounds: "the life of a sandbox that nobody extends", rule: "P17.12"},
 	}
 }
 
@@ -86,6 +88,7 @@ func ofTheProtocol() []number {
 		{value: count(rpc.MaxDepth), bounds: "arrays and objects within one another", rule: "P3.3"},
 		{value: bytesOf(rpc.MaxIDBytes), bounds: "the id of a request", rule: "P3.14"},
 		{value: span(rpc.MaxExecTimeout), bounds: "the time limit of a command, and its grace", rule: "P9.8"},
+		{value: span(rpc.MaxSandboxExtend), bounds: "what an extension of a sandbox's life takes at once", rule: "P17.10"},
 		{value: span(server.HelloTimeout), bounds: "from the accept to a successful hello", rule: "P3.5"},
 		{value: span(server.HelloTimeout), bounds: "from the accept to a whole preamble", rule: "P11.1"},
 		{value: bytesOf(server.UnreadReplies), bounds: "answers that a peer has not read", rule: "P4.6"},
@@ -124,6 +127,13 @@ func unbounded[T int | int64](n T) string {
 		return "no bound"
 	}
 	return count(int(n))
+}
+
+func forEver(d time.Duration) string {
+	if d == 0 {
+		return "no bound"
+	}
+	return span(d)
 }
 
 // bytesOf writes a number of bytes in the largest unit that it is a multiple of.

@@ -14,7 +14,7 @@ import (
 type Deed struct {
 	// Event is "hello", "call" or "transfer", its end.
 	Event string
-	// Tenant and Sandbox are whose it is, Who names the token or certificate,
+	// Tenant and Sandbox are whose it is, or which sandbox it was done to, Who names the token or certificate,
 	// Source where the connection came from.
 	Tenant, Sandbox, Who, Source string
 	Method, Path                 string
@@ -53,6 +53,9 @@ func (cl *call) audit(result rpc.Result, err error) {
 	d := Deed{
 		Event: "call", Tenant: s.Tenant, Sandbox: s.Sandbox, Who: s.Who, Source: cl.c.guest.Source.String(),
 		Method: cl.r.Method, Path: pathOf(cl.r.Params), Outcome: sandbox.KindOf(err), Took: time.Since(cl.began),
+	}
+	if sandboxCall(cl.r.Method) {
+		d.Sandbox = cl.sandboxNamed()
 	}
 	if p, ok := cl.r.Params.(*rpc.ExecParams); ok {
 		sum := sha256.Sum256([]byte(p.Command))

@@ -142,6 +142,9 @@ func (cl *call) end(m *rpc.Message) *call {
 func (cl *call) done() {
 	cl.giveBack(0)
 	cl.cancel(nil)
+	if cl.r.Method == rpc.MethodSandboxRemove {
+		cl.c.peer.last.add(-1)
+	}
 	cl.c.s.work.add(-1)
 	cl.c.all.Done()
 }

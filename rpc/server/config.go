@@ -14,7 +14,7 @@ import (
 	"github.com/controld/controld/work"
 )
 
-// Host knows tokens and sandboxes.
+// Host knows tokens and sandboxes. It may implement [Sandboxes].
 type Host interface {
 	// Open authenticates a hello, in constant time, and opens its sandbox,
 	// making it first where needed. A wrong token, a tenant that does not
@@ -36,6 +36,9 @@ type Visitor struct {
 // Session is what a token opened: one sandbox of one tenant.
 type Session struct {
 	Tenant, Sandbox string
+	// WholeTenant says that the token covers every sandbox of the tenant, not
+	// this one alone.
+	WholeTenant bool
 	// Who names the token or certificate, without telling it.
 	Who     string
 	Backend sandbox.Backend

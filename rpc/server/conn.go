@@ -194,8 +194,11 @@ func (c *conn) finish(next step, err error) {
 	}
 	c.cancel(context.Canceled)
 	c.dropQueued()
-	if ending == nil {
+	switch {
+	case ending == nil:
 		c.all.Wait()
+	case ending.Reason != sandbox.ReasonDraining:
+		c.waitLast(context.Background())
 	}
 	c.w.Flush()
 	if next == hangUp || ending != nil {
@@ -252,7 +255,9 @@ func (c *conn) end(err *sandbox.Error) {
 	}
 	c.mu.Unlock()
 	for _, cl := range calls {
-		cl.fail(err)
+		if !cl.outlives(err) {
+			cl.fail(err)
+		}
 	}
 	c.cancel(err)
 	c.nc.SetReadDeadline(time.Unix(1, 0)) // wakes the reader

@@ -53,6 +53,9 @@ func (c *conn) request(r *rpc.Request, b *batch, slot int) step {
 	if r.Method == rpc.MethodHello {
 		r.Err = &sandbox.Error{Kind: sandbox.KindInvalidRequest, Op: rpc.MethodHello, Message: "hello comes once"}
 	}
+	if sandboxCall(r.Method) && c.s.sandboxes == nil {
+		r.Err = &sandbox.Error{Kind: sandbox.KindUnknownMethod, Op: r.Method}
+	}
 	cl, ok := c.register(r, b, slot)
 	switch {
 	case !ok:
@@ -114,6 +117,9 @@ func (c *conn) admit(cl *call) {
 	}
 	cl.charge()
 	c.all.Add(1)
+	if cl.r.Method == rpc.MethodSandboxRemove {
+		c.peer.last.add(1)
+	}
 	c.s.work.add(1)
 	start, err := c.peer.lane.enter(cl)
 	switch {

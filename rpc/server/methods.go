@@ -39,6 +39,8 @@ func (cl *call) do() (rpc.Result, error) {
 		return verdict(cl.awaited.Wait(cl.ctx))
 	case *rpc.CommitParams:
 		return cl.commitTransfer(p)
+	case *rpc.Empty, *rpc.SandboxParams, *rpc.SandboxRemoveParams, *rpc.SandboxExtendParams:
+		return cl.sandboxes()
 	}
 	return nil, &sandbox.Error{Kind: sandbox.KindUnknownMethod}
 }

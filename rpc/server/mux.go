@@ -70,6 +70,7 @@ func (c *conn) endMux(session *yamux.Session, over <-chan struct{}, streams *wor
 	case <-over:
 	}
 	session.GoAway()
+	c.waitLast(c.ctx)
 	ctx, cancel := context.WithTimeout(c.ctx, 2*c.s.cfg.LingerTime)
 	defer cancel()
 	streams.wait(ctx)

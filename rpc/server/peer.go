@@ -19,6 +19,7 @@ type peer struct {
 	lane    lane
 	mux     bool
 	local   net.Addr
+	last    workload         // calls that are answered behind the end of the sandbox
 	keys    *work.TenantKeys // nil without the capability
 	// passesKeys tells that the backend knows calls by their keys as well.
 	passesKeys bool
@@ -98,18 +99,25 @@ func (p *peer) greeting() *rpc.HelloResult {
 }
 
 // capabilities are the backend's and the server's own; keys, the passing of
-// files and how data may travel are the server's alone.
+// files, how data may travel and sandboxes are the server's alone.
 func (p *peer) capabilities() []string {
 	own := append([]string{sandbox.CapBatch, sandbox.CapMux}, p.s.cfg.Capabilities...)
 	if p.keys != nil {
 		own = append(own, sandbox.CapKeys)
+	}
+	if p.s.sandboxes != nil {
+		own = append(own, sandbox.CapSandboxes)
 	}
 	if p.s.cfg.PassFiles != nil {
 		own = append(own, sandbox.CapPassFiles)
 	}
 	var all []string
 	for _, c := range p.session.Info.Capabilities {
-		if c != sandbox.CapKeys && c != sandbox.CapPassFiles && c != sandbox.CapPlainData && !slices.Contains(own, c) {
+		switch c {
+		case sandbox.CapKeys, sandbox.CapPassFiles, sandbox.CapPlainData, sandbox.CapSandboxes:
+			continue
+		}
+		if !slices.Contains(own, c) {
 			all = append(all, c)
 		}
 	}

@@ -31,6 +31,8 @@ type Server struct {
 	tasks    work.Tasks
 	execs    *work.Execs
 	relief   relief
+	// sandboxes is the host, where it is one; else nil.
+	sandboxes Sandboxes
 
 	mu        sync.Mutex
 	closed    bool
@@ -53,6 +55,7 @@ func New(cfg Config) *Server {
 		controls:  make(map[*conn]struct{}),
 		quit:      make(chan struct{}),
 	}
+	s.sandboxes, _ = cfg.Host.(Sandboxes)
 	s.budgets.most = cfg.Limits.MaxBufferedInflightBytes
 	s.seed = maphash.MakeSeed()
 	s.execs = work.NewExecs(work.ExecsConfig{})

@@ -2,7 +2,11 @@
 
 package local
 
-import "github.com/controld/controld/sandbox"
+import (
+	"context"
+
+	"github.com/controld/controld/sandbox"
+)
 
 // Sandbox is a sandbox.Backend on the machine itself.
 type Sandbox struct{ sandbox.Backend }
@@ -15,6 +19,9 @@ func (s *Sandbox) Close() error { return nil }
 
 // Sweep returns an error: only Linux is supported.
 func Sweep(string) error { return unsupported("sweep") }
+
+// RemoveTree returns an error: only Linux is supported.
+func RemoveTree(context.Context, string) error { return unsupported("remove") }
 
 // Keeper is for Linux only.
 type Keeper struct{}

@@ -5,6 +5,7 @@ package local
 import (
 	"context"
 	"errors"
+	"path/filepath"
 	"strings"
 	"syscall"
 
@@ -120,17 +121,35 @@ type remover struct {
 	ctx   context.Context
 	fd    int // the directory that is being emptied
 	mount uint64
+	force bool    // open what its owner has closed to himself
 	path  []level // from the top directory to the one of fd
 }
 
 // removeTree removes the directory name of dir with all that is in it, except
 // what is mounted there: that stops it.
 func removeTree(ctx context.Context, dir int, name string) error {
+	return (&remover{ctx: ctx, fd: -1}).remove(dir, name)
+}
+
+// RemoveTree removes the directory at path, whose parent the caller trusts, with
+// all that is in it, however deep. It follows no link. What is mounted below
+// stops it (EBUSY) and is left as it is; so does the end of ctx. Directories
+// that their owner has closed to himself are no obstacle. A path that is not
+// there is no error.
+func RemoveTree(ctx context.Context, path string) error {
+	dir, err := openAt(unix.AT_FDCWD, filepath.Dir(path), unix.O_RDONLY|unix.O_DIRECTORY, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(dir)
+	return ignoreMissing((&remover{ctx: ctx, fd: -1, force: true}).remove(dir, filepath.Base(path)))
+}
+
+func (r *remover) remove(dir int, name string) error {
 	// Most directories that are removed are empty or gone a moment later.
 	if err := unix.Unlinkat(dir, name, unix.AT_REMOVEDIR); err != syscall.ENOTEMPTY && err != syscall.EEXIST {
 		return err
 	}
-	r := &remover{ctx: ctx, fd: -1}
 	defer func() {
 		if r.fd >= 0 {
 			unix.Close(r.fd)
@@ -171,7 +190,11 @@ func mountID(fd int) (uint64, error) {
 
 // down enters a directory of dir.
 func (r *remover) down(dir int, name string) error {
-	fd, err := openAt(dir, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
+	const how = unix.O_RDONLY | unix.O_DIRECTORY | unix.O_NOFOLLOW
+	fd, err := openAt(dir, name, how, 0)
+	if err == syscall.EACCES && r.force && unix.Fchmodat(dir, name, 0o700, unix.AT_SYMLINK_NOFOLLOW) == nil {
+		fd, err = openAt(dir, name, how, 0)
+	}
 	if err != nil {
 		return err
 	}
@@ -186,6 +209,9 @@ func (r *remover) down(dir int, name string) error {
 	if err != nil {
 		unix.Close(fd)
 		return err
+	}
+	if r.force && st.Mode&0o700 != 0o700 {
+		unix.Fchmod(fd, 0o700) // what comes of it, the removal tells
 	}
 	if r.fd >= 0 {
 		unix.Close(r.fd)

@@ -146,6 +146,11 @@ func (c Config) checkNumbers() error {
 			return fmt.Errorf("%s: %v is no positive duration", key, d)
 		}
 	}
+	for key, d := range map[string]time.Duration{"idle-stop": c.IdleStop, "max-life": c.MaxLife} {
+		if d < 0 {
+			return fmt.Errorf("%s: %v is below 0", key, d)
+		}
+	}
 	for key, n := range map[string]int64{
 		"max-connections": int64(c.MaxConnections), "max-calls": int64(c.MaxCalls), "max-execs": int64(c.MaxExecs),
 		"max-transfers": int64(c.MaxTransfers), "max-tokens": int64(c.MaxTokens),

@@ -40,6 +40,10 @@ type Config struct {
 	SandboxMemory    int64   `koanf:"sandbox-memory"`
 	SandboxProcesses int64   `koanf:"sandbox-processes"`
 	SandboxCPUs      float64 `koanf:"sandbox-cpus"`
+	// IdleStop is how long a sandbox lives that nobody uses, MaxLife how long
+	// it lives at all unless it is extended; 0 is for ever.
+	IdleStop time.Duration `koanf:"idle-stop"`
+	MaxLife  time.Duration `koanf:"max-life"`
 	// Agent is the program that runs inside sandboxes; this one where empty.
 	Agent string `koanf:"agent"`
 	// Runtime is the program of the oci driver, Engine the URL of the docker

@@ -160,7 +160,7 @@ func (d *Daemon) open() error {
 	}
 	d.host, err = sandboxhost.New(sandboxhost.Config{
 		StateDir: d.cfg.StateDir, Driver: driver, Others: others, Tokens: tokens,
-		Box: d.cfg.box(), Ended: d.sandboxEnded,
+		Box: d.cfg.box(), IdleStop: d.cfg.IdleStop, MaxLife: d.cfg.MaxLife, Ended: d.sandboxEnded,
 		CertificateLogin: d.cfg.TLSClientLogin,
 		Limits:           d.cfg.Limits(), Quotas: d.cfg.quotas(), Epoch: uuid.NewString(),
 	})
