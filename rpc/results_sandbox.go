@@ -14,7 +14,7 @@ var sandboxResultFields = []string{
 }
 
 func (r *SandboxResult) decode(d *decoder) {
-	o := object{fields: sandboxResultFields, lax: true}
+	o := object{fields: sandboxResultFields}
 	for {
 		field, ok := d.next(&o)
 		if !ok {
@@ -78,7 +78,7 @@ type SandboxListResult struct{ Sandboxes []sandbox.Status }
 var sandboxListFields = []string{"sandboxes"}
 
 func (r *SandboxListResult) decode(d *decoder) {
-	o := object{fields: sandboxListFields, lax: true}
+	o := object{fields: sandboxListFields}
 	r.Sandboxes = []sandbox.Status{}
 	for {
 		if _, ok := d.next(&o); !ok {
