@@ -281,7 +281,7 @@ func (h *Host) watch(l *life) {
 
 // endSeen is how long after its link a sandbox's end may be seen: the kernel
 // closes the connections of a process first, and a driver then asks why it ended.
-const endSeen = 2 * time.Second
+const endSeen = time.Second
 
 // explain says of an error that may come of the sandbox's end why it ended. Of
 // what a client has said, or who it is, a sandbox has no word to say.
