@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Runs the project's checks: ./test.sh runs all of them, ./test.sh PART... some.
-# Parts: format vet lint build unit demo prove fuzz load. As root on Debian it installs
-# what the tests use; as an ordinary user it installs nothing and names what is
-# missing.
+# Parts: format vet lint build unit drivers demo prove fuzz load. As root on
+# Debian it installs what the tests use; as an ordinary user it installs nothing
+# and names what is missing.
 set -euo pipefail
 cd "$(dirname "$0")"
 
@@ -114,11 +114,11 @@ times() {
 }
 trap times EXIT
 
-[ $# -gt 0 ] || set -- format vet lint build unit demo prove fuzz load
+[ $# -gt 0 ] || set -- format vet lint build unit drivers demo prove fuzz load
 for part; do
 	began=$SECONDS
 	case $part in
-	format | vet | lint | build | unit | demo | prove | fuzz | load) "$part" ;;
+	format | vet | lint | build | unit | drivers | demo | prove | fuzz | load) "$part" ;;
 	*) echo "unknown part: $part" >&2 && exit 2 ;;
 	esac
 	done+=("$part" $((SECONDS - began)))

@@ -59,11 +59,19 @@ func engineDir(t testing.TB) string {
 	return dir
 }
 
-// removeEngine removes an engine's files; it may have left mounts there.
+// removeEngine removes an engine's files. It may have left mounts there, and
+// what cleans up behind a container may still be at work.
 func removeEngine(t testing.TB, dir string) {
-	exec.Command("sh", "-c", `awk -v d="$0/" 'index($2, d) == 1 {print $2}' /proc/mounts | sort -r | xargs -r umount -l`, dir).Run()
-	if err := os.RemoveAll(dir); err != nil {
-		t.Error(err)
+	for deadline := time.Now().Add(engineTimeout); ; {
+		exec.Command("sh", "-c", `awk -v d="$0/" 'index($2, d) == 1 {print $2}' /proc/mounts | sort -r | xargs -r umount -l`, dir).Run()
+		err := os.RemoveAll(dir)
+		if err == nil {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Error(err)
+			return
+		}
 	}
 }
 
