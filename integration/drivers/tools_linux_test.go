@@ -110,7 +110,7 @@ func engineTool(b *testing.B, name string) tool {
 	if err := command(env, "sh", "-c", script, busybox(b)); err != nil {
 		b.Fatal(err)
 	}
-	b.Cleanup(func() { command(env, "docker", "rm", "-f", "stays") })
+	b.Cleanup(func() { command(env, "sh", "-c", "docker rm -f $(docker ps -aq)") })
 	return tool{
 		run: func() error {
 			return command(env, "sh", "-c", "id=$(docker run -d --network none figures /bin/sleep 1000) && docker exec $id /bin/true")
