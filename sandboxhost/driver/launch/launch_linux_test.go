@@ -21,9 +21,12 @@ import (
 // sleeper starts a process that ends with the test at the latest.
 func sleeper(t *testing.T, args ...string) *exec.Cmd {
 	t.Helper()
-	cmd := exec.Command("sleep", append([]string{"1000"}, args...)...)
-	if len(args) > 0 {
-		cmd = exec.Command("sh", append([]string{"-c", "while :; do sleep 1000; done", "sh"}, args...)...)
+	cmd := exec.Command("sleep", "1000")
+	if len(args) > 0 { // a shell that waits for what never comes, without a child
+		cmd = exec.Command("sh", append([]string{"-c", "read line", "sh"}, args...)...)
+		if _, err := cmd.StdinPipe(); err != nil {
+			t.Fatal(err)
+		}
 	}
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
