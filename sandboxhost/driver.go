@@ -3,6 +3,7 @@ package sandboxhost
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"time"
 
@@ -96,6 +97,14 @@ const (
 	// NetworkHost is the host's own network, with all that it reaches.
 	NetworkHost Network = "host"
 )
+
+// Known tells whether it is one of them, or empty.
+func (n Network) Known() bool { return n == "" || n == NetworkNone || n == NetworkHost }
+
+// Unsupported is what a driver says of that which it cannot do or hold.
+func Unsupported(op, format string, args ...any) error {
+	return &sandbox.Error{Kind: sandbox.KindUnsupported, Op: op, Message: fmt.Sprintf(format, args...)}
+}
 
 // Instance is a sandbox that runs.
 type Instance interface {

@@ -52,7 +52,7 @@ func (c Config) checkDriver() error {
 	switch network := sandboxhost.Network(c.Network); {
 	case c.Driver == host.Name && c.box() != (sandboxhost.Box{}):
 		return fmt.Errorf("image, network, sandbox-...: the driver %s has no sandbox around its commands", host.Name)
-	case network != "" && network != sandboxhost.NetworkNone && network != sandboxhost.NetworkHost:
+	case !network.Known():
 		return fmt.Errorf("network: %q is neither none nor host", network)
 	case !(c.SandboxCPUs >= 0): // nor NaN
 		return fmt.Errorf("sandbox-cpus: %v is below 0", c.SandboxCPUs)

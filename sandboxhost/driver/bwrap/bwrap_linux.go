@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"syscall"
 
 	"github.com/controld/controld/sandbox"
@@ -116,11 +115,7 @@ func giveUp(spec sandboxhost.Spec, cmd *exec.Cmd, first *launch.Process, err err
 }
 
 func startFailed(run string, err error) error {
-	words := strings.TrimSpace(launch.LastWords(run))
-	if words == "" {
-		words = err.Error()
-	}
-	return &sandbox.Error{Kind: sandbox.KindStartFailed, Op: "start", Message: "bubblewrap: " + words, Err: err}
+	return &sandbox.Error{Kind: sandbox.KindStartFailed, Op: "start", Message: "bubblewrap: " + launch.Why(run, err), Err: err}
 }
 
 // Adopt implements [sandboxhost.Driver].
@@ -140,15 +135,13 @@ func (d Driver) Adopt(_ context.Context, spec sandboxhost.Spec) (sandboxhost.Ins
 
 // supports refuses what bubblewrap cannot hold.
 func supports(box sandboxhost.Box) error {
-	if box.Image != "" {
-		return &sandbox.Error{Kind: sandbox.KindUnsupported, Op: "start", Message: "the bwrap driver has no images"}
+	switch {
+	case box.Image != "":
+		return sandboxhost.Unsupported("start", "the bwrap driver has no images")
+	case box.Memory != 0 || box.Processes != 0 || box.CPUs != 0:
+		return sandboxhost.Unsupported("start", "the bwrap driver bounds no memory, processes or processors")
+	case !box.Network.Known():
+		return sandboxhost.Unsupported("start", "the bwrap driver has no network %q", box.Network)
 	}
-	if box.Memory != 0 || box.Processes != 0 || box.CPUs != 0 {
-		return &sandbox.Error{Kind: sandbox.KindUnsupported, Op: "start", Message: "the bwrap driver bounds no memory, processes or processors"}
-	}
-	switch box.Network {
-	case "", sandboxhost.NetworkNone, sandboxhost.NetworkHost:
-		return nil
-	}
-	return &sandbox.Error{Kind: sandbox.KindUnsupported, Op: "start", Message: fmt.Sprintf("the bwrap driver has no network %q", box.Network)}
+	return nil
 }

@@ -11,7 +11,6 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/controld/controld/sandbox"
 	"github.com/controld/controld/sandboxhost"
 	"github.com/controld/controld/sandboxhost/driver/launch"
 )
@@ -89,5 +88,5 @@ func (i *instance) Pause(context.Context) error { return unsupported("pause") }
 func (i *instance) Resume(context.Context) error { return unsupported("resume") }
 
 func unsupported(op string) error {
-	return &sandbox.Error{Kind: sandbox.KindUnsupported, Op: op, Message: "the bwrap driver keeps no account of a sandbox"}
+	return sandboxhost.Unsupported(op, "the bwrap driver keeps no account of a sandbox")
 }

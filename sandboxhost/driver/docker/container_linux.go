@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"io"
 	"path"
-	"path/filepath"
 	"strings"
 
 	"github.com/containerd/errdefs"
@@ -18,7 +17,6 @@ import (
 	"github.com/moby/moby/api/types/mount"
 	"github.com/moby/moby/client"
 
-	"github.com/controld/controld/sandbox"
 	"github.com/controld/controld/sandboxhost"
 	"github.com/controld/controld/sandboxhost/driver/hostroot"
 	"github.com/controld/controld/sandboxhost/driver/launch"
@@ -169,13 +167,4 @@ func skeleton() ([]byte, error) {
 		}
 	}
 	return out.Bytes(), w.Close()
-}
-
-// unknownNetwork refuses what the driver has no network for.
-func unknownNetwork(network sandboxhost.Network) error {
-	switch network {
-	case "", sandboxhost.NetworkNone, sandboxhost.NetworkHost:
-		return nil
-	}
-	return &sandbox.Error{Kind: sandbox.KindUnsupported, Op: "start", Message: fmt.Sprintf("the docker driver has no network %q", filepath.Clean(string(network)))}
 }

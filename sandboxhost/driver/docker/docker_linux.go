@@ -68,10 +68,10 @@ func (*Driver) Name() string { return Name }
 // Start implements [sandboxhost.Driver].
 func (d *Driver) Start(ctx context.Context, spec sandboxhost.Spec) (sandboxhost.Instance, error) {
 	if spec.IDs.Base == 0 {
-		return nil, &sandbox.Error{Kind: sandbox.KindUnsupported, Op: "start", Message: "the docker driver needs root"}
+		return nil, sandboxhost.Unsupported("start", "the docker driver needs root")
 	}
-	if err := unknownNetwork(spec.Box.Network); err != nil {
-		return nil, err
+	if !spec.Box.Network.Known() {
+		return nil, sandboxhost.Unsupported("start", "the docker driver has no network %q", spec.Box.Network)
 	}
 	if spec.Box.Image != "" && !d.agent.Static {
 		return nil, &sandbox.Error{Kind: sandbox.KindStartFailed, Op: "start",

@@ -6,7 +6,6 @@ import (
 	"context"
 	"sync"
 
-	"github.com/controld/controld/sandbox"
 	"github.com/controld/controld/sandbox/local"
 	"github.com/controld/controld/sandboxhost"
 )
@@ -93,7 +92,7 @@ func (i *instance) Pause(context.Context) error { return unsupported("pause") }
 func (i *instance) Resume(context.Context) error { return unsupported("resume") }
 
 func unsupported(op string) error {
-	return &sandbox.Error{Kind: sandbox.KindUnsupported, Op: op, Message: "the host driver knows no bounds around a sandbox"}
+	return sandboxhost.Unsupported(op, "the host driver knows no bounds around a sandbox")
 }
 
 // Done implements [sandboxhost.Instance].

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 )
 
 // Agent is the program that runs inside sandboxes.
@@ -97,6 +98,15 @@ func LastWords(dir string) string {
 	}
 	text, _ := io.ReadAll(io.LimitReader(f, lastWords))
 	return string(text)
+}
+
+// Why says why a start failed: in the last words of the instance, where it had
+// any.
+func Why(dir string, err error) string {
+	if words := strings.TrimSpace(LastWords(dir)); words != "" {
+		return words
+	}
+	return err.Error()
 }
 
 // lastWords is how many bytes of a log are told.

@@ -58,28 +58,20 @@ func (d Driver) Start(ctx context.Context, spec sandboxhost.Spec) (sandboxhost.I
 
 // supports refuses what the driver cannot hold.
 func (d Driver) supports(spec sandboxhost.Spec) error {
-	refuse := func(format string, args ...any) error {
-		return &sandbox.Error{Kind: sandbox.KindUnsupported, Op: "start", Message: fmt.Sprintf(format, args...)}
-	}
 	box := spec.Box
 	switch {
 	case spec.IDs.Base == 0:
-		return refuse("the oci driver needs root")
+		return sandboxhost.Unsupported("start", "the oci driver needs root")
 	case box.Image != "":
-		return refuse("the oci driver has no images")
+		return sandboxhost.Unsupported("start", "the oci driver has no images")
 	case d.isGVisor() && (box.Memory != 0 || box.Processes != 0 || box.CPUs != 0):
-		return refuse("the oci driver bounds no memory, processes or processors of gVisor's")
+		return sandboxhost.Unsupported("start", "the oci driver bounds no memory, processes or processors of gVisor's")
+	case d.isGVisor() && box.Network == sandboxhost.NetworkHost:
+		return sandboxhost.Unsupported("start", "the oci driver gives gVisor no network")
+	case !box.Network.Known():
+		return sandboxhost.Unsupported("start", "the oci driver has no network %q", box.Network)
 	}
-	switch box.Network {
-	case "", sandboxhost.NetworkNone:
-		return nil
-	case sandboxhost.NetworkHost:
-		if d.isGVisor() {
-			return refuse("the oci driver gives gVisor no network")
-		}
-		return nil
-	}
-	return refuse("the oci driver has no network %q", box.Network)
+	return nil
 }
 
 // start returns when the agent listens.
@@ -201,11 +193,7 @@ func (d Driver) with(spec sandboxhost.Spec, do func(*runc.Runc) error) error {
 }
 
 func startFailed(run string, err error) error {
-	words := strings.TrimSpace(launch.LastWords(run))
-	if words == "" {
-		words = err.Error()
-	}
-	return &sandbox.Error{Kind: sandbox.KindStartFailed, Op: "start", Message: "OCI runtime: " + words, Err: err}
+	return &sandbox.Error{Kind: sandbox.KindStartFailed, Op: "start", Message: "OCI runtime: " + launch.Why(run, err), Err: err}
 }
 
 // Adopt implements [sandboxhost.Driver].
