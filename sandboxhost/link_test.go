@@ -237,23 +237,30 @@ func TestSandboxDiesUnderACall(t *testing.T) {
 	}
 }
 
-// TestLostLink: P16.4. The sandbox lives, so the next call goes by another
-// connection.
-func TestLostLink(t *testing.T) {
-	begun, release := make(chan struct{}, 1), make(chan struct{})
-	d := &remote{backend: agentBackend{exec: hang(begun, release)}}
-	h := newRemoteHost(t, d)
-	b, err := h.Backend(t.Context(), "acme", "one")
+// cutUnderACall returns a sandbox whose link was lost under a command, what comes
+// of that, and what lets the command go.
+func cutUnderACall(t *testing.T) (d *remote, b sandbox.Backend, results chan error, release chan struct{}) {
+	t.Helper()
+	begun := make(chan struct{}, 1)
+	release, results = make(chan struct{}), make(chan error, 1)
+	d = &remote{backend: agentBackend{exec: hang(begun, release)}}
+	b, err := newRemoteHost(t, d).Backend(t.Context(), "acme", "one")
 	if err != nil {
 		t.Fatal(err)
 	}
-	results := make(chan error, 1)
 	go func() {
 		_, err := b.Exec(t.Context(), "x", sandbox.ExecOptions{})
 		results <- err
 	}()
 	<-begun
 	d.last.cut()
+	return d, b, results, release
+}
+
+// TestLostLink: P16.4. The sandbox lives, so the next call goes by another
+// connection.
+func TestLostLink(t *testing.T) {
+	d, b, results, release := cutUnderACall(t)
 	if err := <-results; sandbox.KindOf(err) != sandbox.KindConnectionLost && sandbox.KindOf(err) != sandbox.KindOutcomeUnknown {
 		t.Errorf("%v", err) // both are link_lost to a client
 	}
@@ -269,20 +276,7 @@ func TestLostLink(t *testing.T) {
 // TestSandboxDiesBehindItsLink: P16.5. Its connections may be lost before its end
 // is seen.
 func TestSandboxDiesBehindItsLink(t *testing.T) {
-	begun, release := make(chan struct{}, 1), make(chan struct{})
-	d := &remote{backend: agentBackend{exec: hang(begun, release)}}
-	h := newRemoteHost(t, d)
-	b, err := h.Backend(t.Context(), "acme", "one")
-	if err != nil {
-		t.Fatal(err)
-	}
-	results := make(chan error, 1)
-	go func() {
-		_, err := b.Exec(t.Context(), "x", sandbox.ExecOptions{})
-		results <- err
-	}()
-	<-begun
-	d.last.cut()
+	d, _, results, release := cutUnderACall(t)
 	close(release)
 	time.Sleep(50 * time.Millisecond) // as long as a driver takes to learn why
 	d.last.die(sandboxhost.Death{OutOfMemory: true})
