@@ -174,7 +174,7 @@ func settingFlags(f *pflag.FlagSet) {
 	f.String("tokens", "", "file of tokens, see controld token new")
 	f.String("driver", d.Driver, "kind of isolation: "+strings.Join(daemon.DriverNames(), ", ")+" (host is none)")
 	f.String("network", d.Network, "what sandboxes reach: none or host (the driver's own choice where empty)")
-	f.String("image", d.Image, "image of a sandbox's root, of the docker driver (the host's programs where empty)")
+	f.String("image", d.Image, "image of a sandbox's root, as the driver names it (the host's programs where empty)")
 	f.Int64("sandbox-memory", d.SandboxMemory, "bytes of memory of a sandbox, swap included (0: no bound)")
 	f.Int64("sandbox-processes", d.SandboxProcesses, "processes and threads of a sandbox at once (0: no bound)")
 	f.Float64("sandbox-cpus", d.SandboxCPUs, "processors of a sandbox, 1.5 is one and a half (0: no bound)")

@@ -8,6 +8,7 @@ import (
 	"github.com/controld/controld/sandboxhost/driver/bwrap"
 	"github.com/controld/controld/sandboxhost/driver/docker"
 	"github.com/controld/controld/sandboxhost/driver/host"
+	"github.com/controld/controld/sandboxhost/driver/image"
 	"github.com/controld/controld/sandboxhost/driver/launch"
 	"github.com/controld/controld/sandboxhost/driver/oci"
 )
@@ -24,9 +25,14 @@ func (d *Daemon) isolating() ([]sandboxhost.Driver, error) {
 			return nil, err
 		}
 	}
+	images, err := image.NewStore(filepath.Join(d.cfg.StateDir, "images"), 0)
+	if err != nil {
+		return nil, err
+	}
+	d.ends = append(d.ends, images.Close)
 	all := []sandboxhost.Driver{
 		bwrap.Driver{Agent: agent},
-		oci.Driver{Runtime: d.cfg.Runtime, CgroupParent: d.cfg.CgroupParent, Agent: agent},
+		oci.Driver{Runtime: d.cfg.Runtime, CgroupParent: d.cfg.CgroupParent, Agent: agent, Images: images},
 	}
 	engine, err := docker.New(docker.Options{Engine: d.cfg.Engine, CgroupParent: d.cfg.CgroupParent, Agent: agent})
 	switch {

@@ -68,10 +68,33 @@ func Entries(resolver bool) []Entry {
 			list = append(list, Entry{Path: dir, Source: dir})
 		}
 	}
+	list = append(list, directories()...)
+	return append(append(list, etc(resolver)...), own()...)
+}
+
+// Over lists what is seen over the root of an image: what is mounted on, and
+// the names of hosts, which an image knows nothing of.
+func Over(resolver bool) []Entry {
+	list := append(directories(), hosts)
+	if source, err := filepath.EvalSymlinks(resolvConf); resolver && err == nil {
+		list = append(list, Entry{Path: resolvConf, Source: source})
+	}
+	return list
+}
+
+// resolvConf names the host's name servers.
+const resolvConf = "/etc/resolv.conf"
+
+// hosts is the one of a sandbox, of whatever network.
+var hosts = Entry{Path: "/etc/hosts", Text: lines("127.0.0.1 localhost", "::1 localhost")}
+
+// directories are those that a driver mounts on, and what they lie in.
+func directories() []Entry {
+	var list []Entry
 	for _, dir := range []string{"/etc", "/dev", "/proc", "/sys", "/tmp", "/run", filepath.Dir(Agent), Workspace} {
 		list = append(list, Entry{Path: dir, Open: dir == "/tmp"})
 	}
-	return append(append(list, etc(resolver)...), own()...)
+	return list
 }
 
 // etc is what programs need of the host's configuration: where libraries are,
@@ -115,7 +138,7 @@ func own() []Entry {
 		{Path: "/etc/passwd", Text: lines("root:x:0:0:root:/root:/bin/sh",
 			"sandbox:x:1000:1000:sandbox:"+Workspace+":/bin/sh", "nobody:x:65534:65534:nobody:/nonexistent:/bin/false")},
 		{Path: "/etc/group", Text: lines("root:x:0:", "sandbox:x:1000:", "nogroup:x:65534:")},
-		{Path: "/etc/hosts", Text: lines("127.0.0.1 localhost", "::1 localhost")},
+		hosts,
 		{Path: "/etc/nsswitch.conf", Text: lines("passwd: files", "group: files", "hosts: files dns")},
 	}
 }

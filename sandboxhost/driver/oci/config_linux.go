@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 
 	"github.com/opencontainers/runtime-spec/specs-go"
-	"golang.org/x/sys/unix"
 
 	"github.com/controld/controld/sandboxhost"
 	"github.com/controld/controld/sandboxhost/driver/hostroot"
@@ -143,7 +142,7 @@ type show struct {
 // shows lists them. at is the stage.
 func shows(spec sandboxhost.Spec, at string) []show {
 	var all []show
-	for _, e := range hostroot.Entries(spec.Box.Network == sandboxhost.NetworkHost) {
+	for _, e := range entries(spec.Box) {
 		if e.Source != "" {
 			all = append(all, show{source: e.Source, path: e.Path})
 		}
@@ -162,57 +161,3 @@ var (
 		"/proc/timer_stats", "/proc/sched_debug", "/proc/scsi", "/sys/firmware", "/sys/devices/virtual/powercap"}
 	readonly = []string{"/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger"}
 )
-
-// makeRoot makes the container's root in the stage. What of the host's is seen
-// there is mounted right away, which takes a runtime much longer, but for
-// gVisor, whose own kernel has to know of each mount.
-func (d Driver) makeRoot(spec sandboxhost.Spec, at string) error {
-	root := filepath.Join(at, "root")
-	if err := makeEntries(root, spec.Box.Network); err != nil || d.isGVisor() {
-		return err
-	}
-	for _, s := range shows(spec, at) {
-		if err := launch.Show(s.source, filepath.Join(root, s.path), s.writable); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// makeEntries makes what is mounted on, and the files of the root's own.
-func makeEntries(root string, network sandboxhost.Network) error {
-	if err := os.Mkdir(root, 0o755); err != nil {
-		return err
-	}
-	for _, e := range hostroot.Entries(network == sandboxhost.NetworkHost) {
-		if err := makeEntry(root, e); err != nil {
-			return err
-		}
-	}
-	if err := os.Mkdir(filepath.Join(root, hostroot.Link), 0o755); err != nil {
-		return err
-	}
-	return os.WriteFile(filepath.Join(root, hostroot.Agent), nil, 0o644)
-}
-
-func makeEntry(root string, e hostroot.Entry) error {
-	at := filepath.Join(root, e.Path)
-	switch {
-	case e.Link != "":
-		return os.Symlink(e.Link, at)
-	case e.Text != "":
-		return os.WriteFile(at, []byte(e.Text), 0o644)
-	case e.Source == "":
-		if err := os.Mkdir(at, 0o755); err != nil {
-			return err
-		}
-		// runc gives a memory file system the mode of what it is mounted on.
-		return unix.Chmod(at, uint32(e.Mode()))
-	}
-	if info, err := os.Stat(e.Source); err != nil {
-		return err
-	} else if info.IsDir() {
-		return os.Mkdir(at, 0o755)
-	}
-	return os.WriteFile(at, nil, 0o644)
-}

@@ -15,6 +15,7 @@ import (
 	"github.com/controld/controld/sandbox"
 	"github.com/controld/controld/sandboxhost"
 	"github.com/controld/controld/sandboxhost/driver/hostroot"
+	"github.com/controld/controld/sandboxhost/driver/image"
 	"github.com/controld/controld/sandboxhost/driver/launch"
 )
 
@@ -29,6 +30,8 @@ type Driver struct {
 	// such as /sandboxes; the top where empty.
 	CgroupParent string
 	Agent        launch.Agent
+	// Images has the roots of images; without it there are none.
+	Images *image.Store
 }
 
 var _ sandboxhost.Driver = Driver{}
@@ -49,7 +52,14 @@ func (d Driver) Start(ctx context.Context, spec sandboxhost.Spec) (sandboxhost.I
 			return nil, sandbox.AsError("start", "", err)
 		}
 	}
-	i, err := d.start(ctx, spec)
+	root := ""
+	if spec.Box.Image != "" {
+		var err error
+		if root, err = d.Images.Root(ctx, spec.Box.Image); err != nil {
+			return nil, &sandbox.Error{Kind: sandbox.KindStartFailed, Op: "start", Message: err.Error(), Err: err}
+		}
+	}
+	i, err := d.start(ctx, spec, root)
 	if err != nil {
 		return nil, errors.Join(startFailed(spec.Run, err), d.clear(context.WithoutCancel(ctx), spec))
 	}
@@ -62,8 +72,8 @@ func (d Driver) supports(spec sandboxhost.Spec) error {
 	switch {
 	case spec.IDs.Base == 0:
 		return sandboxhost.Unsupported("start", "the oci driver needs root")
-	case box.Image != "":
-		return sandboxhost.Unsupported("start", "the oci driver has no images")
+	case box.Image != "" && d.Images == nil:
+		return sandboxhost.Unsupported("start", "this oci driver has no store of images")
 	case d.isGVisor() && (box.Memory != 0 || box.Processes != 0 || box.CPUs != 0):
 		return sandboxhost.Unsupported("start", "the oci driver bounds no memory, processes or processors of gVisor's")
 	case d.isGVisor() && box.Network == sandboxhost.NetworkHost:
@@ -74,12 +84,12 @@ func (d Driver) supports(spec sandboxhost.Spec) error {
 	return nil
 }
 
-// start returns when the agent listens.
-func (d Driver) start(ctx context.Context, spec sandboxhost.Spec) (*instance, error) {
+// start returns when the agent listens. root is the image's, if any.
+func (d Driver) start(ctx context.Context, spec sandboxhost.Spec, root string) (*instance, error) {
 	var first *launch.Process
 	err := launch.Private(func() error {
 		var err error
-		first, err = d.run(ctx, spec)
+		first, err = d.run(ctx, spec, root)
 		return err
 	})
 	if err != nil {
@@ -98,7 +108,7 @@ func (d Driver) start(ctx context.Context, spec sandboxhost.Spec) (*instance, er
 // run makes the bundle and has the runtime start it. It runs in a mount
 // namespace of its own: the container's users may not go through the host's
 // directories, so all that it is made of is seen from a stage.
-func (d Driver) run(ctx context.Context, spec sandboxhost.Spec) (*launch.Process, error) {
+func (d Driver) run(ctx context.Context, spec sandboxhost.Spec, root string) (*launch.Process, error) {
 	sources := map[string]string{"workspace": spec.Dir, "agent": d.Agent.Path}
 	if !d.handsOver() {
 		sources["link"] = launch.LinkDir(spec.Run)
@@ -108,7 +118,7 @@ func (d Driver) run(ctx context.Context, spec sandboxhost.Spec) (*launch.Process
 		err = hideUnified()
 	}
 	if err == nil {
-		err = d.makeRoot(spec, at)
+		err = d.makeRoot(spec, root, at)
 	}
 	if err == nil {
 		err = writeConfig(spec, d, at)
