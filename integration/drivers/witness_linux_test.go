@@ -132,7 +132,7 @@ func TestWhatIsNotHeldIsRefused(t *testing.T) {
 	for name, boxes := range map[string][]sandboxhost.Box{
 		"bwrap":  {{Memory: 1 << 30}, {Processes: 100}, {CPUs: 1}, {Image: "x"}, {Network: "bridge"}},
 		"runc":   {{Image: "x"}, {Network: "bridge"}}, // it has no store of images here
-		"runsc":  {{Memory: 1 << 30}, {Processes: 100}, {CPUs: 1}, {Image: "x"}, {Network: "bridge"}},
+		"runsc":  {{Processes: 100}, {Image: "x"}, {Network: "bridge"}},
 		"docker": {{Network: "bridge"}},
 	} {
 		k := kinds[name]

@@ -8,12 +8,14 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	runc "github.com/containerd/go-runc"
 	"golang.org/x/sys/unix"
 
 	"github.com/controld/controld/sandbox"
 	"github.com/controld/controld/sandboxhost"
+	"github.com/controld/controld/sandboxhost/driver/cgroup"
 	"github.com/controld/controld/sandboxhost/driver/hostroot"
 	"github.com/controld/controld/sandboxhost/driver/image"
 	"github.com/controld/controld/sandboxhost/driver/launch"
@@ -74,8 +76,9 @@ func (d Driver) supports(spec sandboxhost.Spec) error {
 		return sandboxhost.Unsupported("start", "the oci driver needs root")
 	case box.Image != "" && d.Images == nil:
 		return sandboxhost.Unsupported("start", "this oci driver has no store of images")
-	case d.isGVisor() && (box.Memory != 0 || box.Processes != 0 || box.CPUs != 0):
-		return sandboxhost.Unsupported("start", "the oci driver bounds no memory, processes or processors of gVisor's")
+	case d.isGVisor() && box.Processes != 0:
+		// Those of gVisor's kernel are threads of one process of the host's.
+		return sandboxhost.Unsupported("start", "the oci driver bounds no processes of gVisor's")
 	case d.isGVisor() && box.Network == sandboxhost.NetworkHost:
 		return sandboxhost.Unsupported("start", "the oci driver gives gVisor no network")
 	case !box.Network.Known():
@@ -174,7 +177,10 @@ func (d Driver) runtime(spec sandboxhost.Spec) *runc.Runc {
 	if d.isGVisor() {
 		// A network that leads nowhere is less work than one of its own, and
 		// the agent's socket is the one that the host shall see.
-		r.ExtraArgs = []string{"--host-uds=create", "--network=none", "--ignore-cgroups"}
+		r.ExtraArgs = []string{"--host-uds=create", "--network=none"}
+		if spec.Box.Memory == 0 && spec.Box.CPUs == 0 {
+			r.ExtraArgs = append(r.ExtraArgs, "--ignore-cgroups")
+		}
 	}
 	return r
 }
@@ -234,8 +240,22 @@ func (d Driver) clear(ctx context.Context, spec sandboxhost.Spec) error {
 	return d.remove(ctx, spec)
 }
 
-// remove has the runtime forget an instance, whose processes it kills.
+// cgroupTimeout is how long the last processes of a container may take to end
+// after they were killed.
+const cgroupTimeout = 10 * time.Second
+
+// remove has the runtime forget an instance, whose processes it kills. Of one
+// that has ended by itself runtimes leave the cgroup.
 func (d Driver) remove(ctx context.Context, spec sandboxhost.Spec) error {
+	if err := d.forget(ctx, spec); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, cgroupTimeout)
+	defer cancel()
+	return cgroup.Group(d.cgroup(spec)).Remove(ctx)
+}
+
+func (d Driver) forget(ctx context.Context, spec sandboxhost.Spec) error {
 	if _, err := os.Stat(filepath.Join(spec.Run, "runtime", spec.ID)); errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
