@@ -20,8 +20,11 @@ const foeEnv = "CONTROLD_TEST_FOE"
 // foe does what a workload may not and prints, line by line, what it got. Its
 // arguments are addresses of the host's: an abstract Unix socket and a TCP one.
 func foe(arguments string) int {
-	if arguments == foeSwaps {
+	switch arguments {
+	case foeSwaps:
 		return swap()
+	case foeApart:
+		return touch()
 	}
 	abstract, tcp, _ := strings.Cut(arguments, " ")
 	got := []string{foeTried}
