@@ -232,7 +232,7 @@ func TestWireEndpoints(t *testing.T) {
 func TestWireAgent(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	ready, ended := make(chan string, 1), make(chan error, 1)
-	a := agent.Agent{Listen: "tcp://127.0.0.1:0", SecretSHA256: sha256.Sum256([]byte(wireSecret)), Cwd: t.TempDir(), Version: "test",
+	a := agent.Agent{Listen: "tcp://127.0.0.1:0", SecretSHA256: sha256.Sum256([]byte(wireSecret)), Cwd: t.TempDir(), Version: "test", Traceable: true,
 		Ready: func(url string) { ready <- url }}
 	go func() { ended <- a.Run(ctx) }()
 	defer func() {

@@ -27,6 +27,8 @@ func foe(arguments string) int {
 		return forks(bareForkCount)
 	case bareBytes:
 		return bytesLoop("file")
+	case foeApart:
+		return touch()
 	}
 	abstract, tcp, _ := strings.Cut(arguments, " ")
 	got := []string{foeTried}

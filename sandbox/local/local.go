@@ -90,6 +90,7 @@ func New(o Options) (*Sandbox, error) {
 		Limits: proctree.Limits(o.Each),
 		Record: s.journal.remains,
 		Keeper: o.Keeper,
+		User:   o.User.credential(),
 	})
 	if err != nil {
 		s.null.Close()

@@ -33,6 +33,10 @@ type Options struct {
 	// closing the sandbox, and starts them where there are no cgroups. The
 	// caller closes it after the sandbox.
 	Keeper *Keeper
+	// User, where not nil, is who commands run as; Keeper is nil then. What this
+	// process needs for that is said in package proctree. As whom it reaches
+	// files is not said here: all its threads have to be that user.
+	User *User
 	// Limits are the defaults of the protocol where zero.
 	Limits sandbox.Limits
 	// Tenant and Sandbox are names for Info.

@@ -37,6 +37,16 @@ type Agent struct {
 	State    string
 	Insecure bool
 	Version  string
+	// User, where not nil, is who commands run as and whose rights file calls
+	// have. It is for process 1 that is root of its namespace, built without
+	// cgo, on a kernel that lets threads reach files as another user; else Run
+	// fails.
+	User *local.User
+	// Own, where not nil, is who this process is beside that user: root of its
+	// namespace may be root of the machine.
+	Own *local.User
+	// Traceable leaves out what keeps commands from this process.
+	Traceable bool
 	// TmpfsWrites is as in [dataport.PassRules].
 	TmpfsWrites []uint64
 	// Keeper is the command line of the process that ends commands when this
@@ -57,6 +67,9 @@ func (a Agent) Run(ctx context.Context) error {
 		return err
 	}
 	defer ln.Close()
+	if err := a.brace(); err != nil {
+		return err
+	}
 	sb, end, err := a.place()
 	if err != nil {
 		return err
@@ -74,7 +87,7 @@ func (a Agent) Run(ctx context.Context) error {
 		PassFiles:    &dataport.PassRules{TmpfsWrites: a.TmpfsWrites},
 		ServerName:   "controld-agent/" + a.Version,
 		DataURLs:     func(net.Addr) []string { return []string{at.Told()} },
-		Capabilities: []string{sandbox.CapSharedUser},
+		Capabilities: a.capabilities(),
 		Gate:         gate.New(gate.Limits{Strangers: strangers}),
 	})
 	defer srv.Close()
@@ -86,6 +99,14 @@ func (a Agent) Run(ctx context.Context) error {
 		return err
 	}
 	return nil
+}
+
+// capabilities are those beside the server's own.
+func (a Agent) capabilities() []string {
+	if a.User != nil {
+		return nil
+	}
+	return []string{sandbox.CapSharedUser}
 }
 
 const tenant = "agent"
@@ -105,7 +126,7 @@ func (a Agent) place() (_ *local.Sandbox, end func(), err error) {
 	if len(a.Keeper) > 0 && !first() {
 		keeper = local.NewKeeper(a.Keeper[0], a.Keeper[1:]...)
 	}
-	sb, err := local.New(local.Options{DefaultCwd: a.Cwd, StateDir: a.State, Tenant: tenant, Keeper: keeper})
+	sb, err := local.New(local.Options{DefaultCwd: a.Cwd, StateDir: a.State, Tenant: tenant, Keeper: keeper, User: a.User})
 	end = func() {
 		if sb != nil {
 			sb.Close()

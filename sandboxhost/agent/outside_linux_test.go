@@ -23,8 +23,19 @@ import (
 // command and what it says first.
 func outside(t *testing.T, url string, fd *os.File, env ...string) (cmd *exec.Cmd, said string) {
 	t.Helper()
-	cmd = exec.Command(program(t), "--listen", url, "--cwd", t.TempDir(), "--secret-sha256", fmt.Sprintf("%x", sha256.Sum256([]byte("secret"))))
+	cmd = exec.Command(program(t), command(t, url)...)
 	cmd.Env, cmd.ExtraFiles = env, []*os.File{fd}
+	return cmd, begin(t, cmd)
+}
+
+// command is what an agent in no sandbox is told.
+func command(t *testing.T, url string) []string {
+	return []string{"--listen", url, "--cwd", t.TempDir(), "--secret-sha256", fmt.Sprintf("%x", sha256.Sum256([]byte("secret")))}
+}
+
+// begin starts a command until the test ends, and returns what it says first.
+func begin(t *testing.T, cmd *exec.Cmd) string {
+	t.Helper()
 	stderr, err := cmd.StderrPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -39,7 +50,7 @@ func outside(t *testing.T, url string, fd *os.File, env ...string) (cmd *exec.Cm
 	line := make([]byte, 1024)
 	n, _ := stderr.Read(line)
 	go io.Copy(io.Discard, stderr)
-	return cmd, strings.TrimSpace(string(line[:n]))
+	return strings.TrimSpace(string(line[:n]))
 }
 
 // filer is a listener or a connection.

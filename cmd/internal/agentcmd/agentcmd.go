@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/controld/controld/sandbox/local"
 	"github.com/controld/controld/sandboxhost/agent"
 )
 
@@ -28,7 +29,6 @@ type Options struct {
 func New(o Options) *cobra.Command {
 	a := agent.Agent{Version: o.Version, Keeper: o.Keeper}
 	var secret string
-	var traceable bool
 	cmd := &cobra.Command{
 		Use:   o.Name + " --listen URL --secret-sha256 HEX",
 		Short: "Run the server inside a sandbox, both planes on one address",
@@ -45,11 +45,6 @@ signal.`,
 				return o.Wrong("agent: --listen URL and --secret-sha256 HEX (64 digits) are required")
 			}
 			copy(a.SecretSHA256[:], raw)
-			if !traceable {
-				if err := agent.Brace(); err != nil {
-					return fmt.Errorf("agent: %w", err)
-				}
-			}
 			a.Ready = func(url string) { fmt.Fprintf(cmd.ErrOrStderr(), "controld: agent listens on %s\n", url) }
 			return a.Run(cmd.Context())
 		},
@@ -60,7 +55,9 @@ signal.`,
 	f.StringVar(&a.Cwd, "cwd", ".", "directory in which relative paths start")
 	f.StringVar(&a.State, "state", "", "directory for what has to be removed after a kill, out of reach of commands")
 	f.BoolVar(&a.Insecure, "insecure", false, "allow to listen in the clear beyond this machine")
-	f.BoolVar(&traceable, "traceable", false, "let processes of the same user trace, read and signal this one")
+	f.Var(userFlag{&a.User}, "user", "`UID:GID[,GID...]` of commands and of file calls, where this is process 1 and root of its namespace")
+	f.Var(userFlag{&a.Own}, "own-user", "`UID:GID` of this process beside --user; root's where it is not told")
+	f.BoolVar(&a.Traceable, "traceable", false, "let processes of the same user trace, read and signal this one")
 	cmd.AddCommand(o.relay())
 	return cmd
 }
@@ -78,6 +75,27 @@ func (o Options) relay() *cobra.Command {
 	}
 	cmd.Flags().StringVar(&url, "listen", "", "the agent's URL")
 	return cmd
+}
+
+// userFlag is a flag that names a user.
+type userFlag struct{ user **local.User }
+
+// Set implements pflag.Value.
+func (f userFlag) Set(s string) error {
+	u, err := local.ParseUser(s)
+	if err == nil {
+		*f.user = &u
+	}
+	return err
+}
+
+// Type and String implement pflag.Value.
+func (f userFlag) Type() string { return "user" }
+func (f userFlag) String() string {
+	if *f.user == nil {
+		return ""
+	}
+	return (*f.user).String()
 }
 
 // none takes no arguments.

@@ -23,6 +23,7 @@ type cgroups struct {
 	dir    string
 	marks  *marks
 	limits Limits
+	user   *syscall.Credential
 
 	mu   sync.Mutex
 	free []*cgroup
@@ -40,7 +41,7 @@ func openCgroups(o Options, m *marks) (*cgroups, error) {
 	if filepath.Base(parent) == ownLeaf { // moved there for an earlier forest
 		parent = filepath.Dir(parent)
 	}
-	c := &cgroups{dir: filepath.Join(parent, o.Name), marks: m, limits: o.Limits}
+	c := &cgroups{dir: filepath.Join(parent, o.Name), marks: m, limits: o.Limits, user: o.User}
 	if o.Record != nil && o.Record(Remains{Cgroup: c.dir}) != nil {
 		return nil, nil
 	}
@@ -88,7 +89,7 @@ func (c *cgroups) start(cmd Command) (first, group, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	sys := &syscall.SysProcAttr{Setsid: true, UseCgroupFD: true, CgroupFD: g.fd}
+	sys := &syscall.SysProcAttr{Setsid: true, Credential: c.user, UseCgroupFD: true, CgroupFD: g.fd}
 	proc, err := g.mark.birth(func() (*os.Process, error) {
 		return os.StartProcess(cmd.Path, cmd.Args, &os.ProcAttr{Dir: cmd.Dir, Env: cmd.Env, Files: cmd.Files, Sys: sys})
 	})

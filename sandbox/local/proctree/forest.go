@@ -37,6 +37,10 @@ type Options struct {
 	Record func(Remains) error
 	// Keeper, where not nil, ends the trees if this process dies.
 	Keeper *Keeper
+	// User, where not nil, is who commands run as. To change to it this process
+	// needs CAP_SETUID and CAP_SETGID, to end them CAP_KILL. A keeper has none
+	// of these, so there is none then.
+	User *syscall.Credential
 }
 
 // Limits bound one tree of processes. Zero means no bound.
@@ -115,6 +119,9 @@ type Command struct {
 func Open(o Options) (*Forest, error) {
 	f := &Forest{trees: make(map[*Tree]struct{}), hurry: make(chan struct{}), marks: openMarks(o.Env), keeper: o.Keeper}
 	o.Record = f.noting(o.Record)
+	if f.marks != nil {
+		f.marks.user = o.User
+	}
 	if err := f.open(o); err != nil {
 		return nil, err
 	}

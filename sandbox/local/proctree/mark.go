@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 )
@@ -57,8 +58,9 @@ type marks struct {
 	nested bool
 	tags   bool // this process can give tags
 	keeper *Keeper
-	env    string // see bears
-	slots  *slots // nil: births come one at a time
+	env    string              // see bears
+	user   *syscall.Credential // who bears them; nil: this process's own
+	slots  *slots              // nil: births come one at a time
 	last   atomic.Uint64
 }
 
@@ -161,7 +163,12 @@ func (m mark) put(pid int) {
 			limit.Max = own.Max
 		}
 	}
-	unix.Prlimit(pid, markLimit(), &limit, nil)
+	set := func() { unix.Prlimit(pid, markLimit(), &limit, nil) }
+	if m.user == nil {
+		set()
+	} else {
+		asReal(m.user, set)
+	}
 }
 
 // bears tells whether a process with this limit is of the tree. The hard

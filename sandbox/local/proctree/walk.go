@@ -18,6 +18,7 @@ type walks struct {
 	record func(Remains) error // nil where marks tell what is left
 	marks  *marks
 	keeper *Keeper // nil: none
+	user   *syscall.Credential
 	self   int
 	sid    int
 
@@ -34,7 +35,7 @@ func openWalk(o Options, m *marks) (*walks, error) {
 	if err := becomeSubreaper(); err != nil {
 		return nil, err
 	}
-	w := &walks{marks: m, keeper: o.Keeper, self: os.Getpid(), trees: make(map[*walked]struct{})}
+	w := &walks{marks: m, keeper: o.Keeper, user: o.User, self: os.Getpid(), trees: make(map[*walked]struct{})}
 	w.sid, _ = unix.Getsid(0)
 	if m == nil {
 		w.record = o.Record
@@ -104,7 +105,7 @@ func (w *walks) birth(c Command, m mark) (first, key, error) {
 	if !errors.Is(err, errNoKeeper) {
 		return nil, key{}, err
 	}
-	sys := &syscall.SysProcAttr{Setsid: true}
+	sys := &syscall.SysProcAttr{Setsid: true, Credential: w.user}
 	p, err := m.birth(func() (*os.Process, error) {
 		return os.StartProcess(c.Path, c.Args, &os.ProcAttr{Dir: c.Dir, Env: c.Env, Files: c.Files, Sys: sys})
 	})

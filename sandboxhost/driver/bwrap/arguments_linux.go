@@ -22,13 +22,12 @@ type place struct {
 
 // arguments tell bubblewrap what to make of a sandbox. They are carried out in
 // their order.
-func arguments(spec sandboxhost.Spec, at place) []string {
-	args := []string{
-		"--unshare-user", "--uid", fmt.Sprint(hostroot.UID), "--gid", fmt.Sprint(hostroot.GID), "--disable-userns",
+func (d Driver) arguments(spec sandboxhost.Spec, at place) []string {
+	args := append([]string{"--unshare-user", "--cap-drop", "ALL"}, d.users(spec)...)
+	args = append(args,
 		"--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try",
-		"--hostname", spec.Sandbox, "--new-session", "--as-pid-1", "--cap-drop", "ALL",
-		"--seccomp", fmt.Sprint(fdFilter), "--json-status-fd", fmt.Sprint(fdStatus), "--clearenv",
-	}
+		"--hostname", spec.Sandbox, "--new-session", "--as-pid-1",
+		"--seccomp", fmt.Sprint(fdFilter), "--info-fd", fmt.Sprint(fdStatus), "--clearenv")
 	if spec.Box.Network != sandboxhost.NetworkHost {
 		args = append(args, "--unshare-net")
 	}
@@ -42,11 +41,25 @@ func arguments(spec sandboxhost.Spec, at place) []string {
 	temp := fmt.Sprint(hostroot.TempBytes)
 	return append(args,
 		"--proc", "/proc",
-		"--dev", "/dev", "--size", temp, "--tmpfs", "/dev/shm", "--remount-ro", "/dev",
+		"--dev", "/dev", "--perms", "1777", "--size", temp, "--tmpfs", "/dev/shm", "--remount-ro", "/dev",
 		"--perms", "1777", "--size", temp, "--tmpfs", "/tmp",
 		"--ro-bind", at.agent, hostroot.Agent,
 		"--bind", at.workspace, hostroot.Workspace,
-		"--remount-ro", "/", "--chdir", hostroot.Workspace)
+		"--remount-ro", "/", "--chdir", "/")
+}
+
+// users say who the agent is: root of all users of the sandbox, who are given to
+// it from outside while bubblewrap waits; else the workload's, the only one. The
+// namespaces that --disable-userns keeps from it the filter does, too.
+func (d Driver) users(spec sandboxhost.Spec) []string {
+	if !d.apart(spec) {
+		return []string{"--uid", fmt.Sprint(hostroot.UID), "--gid", fmt.Sprint(hostroot.GID), "--disable-userns"}
+	}
+	args := []string{"--uid", "0", "--gid", "0", "--userns-block-fd", fmt.Sprint(fdUsers)}
+	for _, name := range launch.Capabilities() {
+		args = append(args, "--cap-add", name)
+	}
+	return args
 }
 
 func entry(e hostroot.Entry, at place) []string {

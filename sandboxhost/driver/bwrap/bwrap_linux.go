@@ -66,7 +66,7 @@ func staged(at place) (place, error) {
 }
 
 func (d Driver) start(ctx context.Context, spec sandboxhost.Spec, at place) (sandboxhost.Instance, error) {
-	files, err := openFiles(spec, arguments(spec, at))
+	files, err := openFiles(spec, d.arguments(spec, at))
 	if err != nil {
 		return nil, sandbox.AsError("start", "", err)
 	}
@@ -77,6 +77,9 @@ func (d Driver) start(ctx context.Context, spec sandboxhost.Spec, at place) (san
 	}
 	files.status.Close() // or its end would not be seen
 	first, err := files.first(ctx)
+	if err == nil && d.apart(spec) {
+		err = files.giveUsers(first, spec.IDs)
+	}
 	if err == nil {
 		err = first.Record(spec.Run)
 	}
@@ -86,19 +89,28 @@ func (d Driver) start(ctx context.Context, spec sandboxhost.Spec, at place) (san
 	return newInstance(spec, first, cmd), nil
 }
 
+// apart tells whether the agent is another user than the workload. That needs
+// more users than one.
+func (d Driver) apart(spec sandboxhost.Spec) bool { return d.Agent.Apart && spec.IDs.Base != 0 }
+
 func (d Driver) command(spec sandboxhost.Spec, f *files) *exec.Cmd {
 	program := d.Program
 	if program == "" {
 		program = "bwrap"
 	}
 	cmd := exec.Command(program, "--args", fmt.Sprint(fdArgs), "--")
-	cmd.Args = append(cmd.Args, d.Agent.Inside(hostroot.Agent, hostroot.Workspace, launch.HandedURL, spec.Secret)...)
+	var as []string
+	own := hostroot.UID
+	if d.apart(spec) {
+		as, own = launch.As(hostroot.UID, hostroot.GID), 0
+	}
+	cmd.Args = append(cmd.Args, d.Agent.Inside(hostroot.Agent, hostroot.Workspace, launch.HandedURL, spec.Secret, as...)...)
 	cmd.Env, cmd.Dir = []string{}, "/"
 	cmd.Stdout, cmd.Stderr = f.log, f.log
 	cmd.ExtraFiles = f.handed()
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // a terminal's ^C is not for it
 	if base := spec.IDs.Base; base != 0 {
-		cmd.SysProcAttr.Credential = &syscall.Credential{Uid: uint32(base + hostroot.UID), Gid: uint32(base + hostroot.GID)}
+		cmd.SysProcAttr.Credential = &syscall.Credential{Uid: uint32(base + own), Gid: uint32(base + own)}
 	}
 	return cmd
 }

@@ -1,7 +1,6 @@
 package bwrap
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -20,12 +19,14 @@ const (
 	fdArgs
 	fdStatus
 	fdFilter
+	fdUsers
 )
 
-// files are what a start hands over, and this side of the status.
+// files are what a start hands over, and this side of the pipes: what bubblewrap
+// says, and what it waits for.
 type files struct {
-	log, socket, args, status, filter *os.File
-	started                           *os.File
+	log, socket, args, status, filter, users *os.File
+	started, given                           *os.File
 }
 
 // openFiles makes them. Arguments do not stand on the command line, which all
@@ -47,6 +48,9 @@ func openFiles(spec sandboxhost.Spec, args []string) (*files, error) {
 	}
 	if err == nil {
 		f.started, f.status, err = os.Pipe()
+	}
+	if err == nil {
+		f.users, f.given, err = os.Pipe()
 	}
 	if err != nil {
 		f.close()
@@ -73,11 +77,11 @@ func unnamed(dir string, text []byte) (*os.File, error) {
 }
 
 // handed are the files in the order of their descriptors.
-func (f *files) handed() []*os.File { return []*os.File{f.socket, f.args, f.status, f.filter} }
+func (f *files) handed() []*os.File { return []*os.File{f.socket, f.args, f.status, f.filter, f.users} }
 
 // close closes all. It may be called twice.
 func (f *files) close() {
-	for _, one := range append(f.handed(), f.log, f.started) {
+	for _, one := range append(f.handed(), f.log, f.started, f.given) {
 		one.Close() // nil is no harm
 	}
 }
@@ -85,18 +89,27 @@ func (f *files) close() {
 // first waits for bubblewrap to say which process is the sandbox's first.
 func (f *files) first(ctx context.Context) (*launch.Process, error) {
 	defer context.AfterFunc(ctx, func() { f.started.Close() })()
-	line, err := bufio.NewReader(f.started).ReadBytes('\n')
+	var status struct {
+		PID int `json:"child-pid"`
+	}
+	err := json.NewDecoder(f.started).Decode(&status)
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
 	if err != nil {
-		return nil, err
-	}
-	var status struct {
-		PID int `json:"child-pid"`
-	}
-	if err := json.Unmarshal(line, &status); err != nil || status.PID <= 0 {
-		return nil, fmt.Errorf("bubblewrap says %q", line)
+		return nil, fmt.Errorf("what bubblewrap says: %w", err)
 	}
 	return launch.Hold(status.PID)
+}
+
+// giveUsers gives the first process's namespace its users and has it go on.
+func (f *files) giveUsers(first *launch.Process, ids sandboxhost.IDs) error {
+	all := fmt.Appendf(nil, "0 %d %d\n", ids.Base, ids.Count)
+	for _, kind := range []string{"uid", "gid"} {
+		if err := os.WriteFile(fmt.Sprintf("/proc/%d/%s_map", first.PID(), kind), all, 0); err != nil {
+			return err
+		}
+	}
+	_, err := f.given.Write([]byte{1})
+	return err
 }

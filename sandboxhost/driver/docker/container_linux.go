@@ -35,20 +35,28 @@ func (d *Driver) container(spec sandboxhost.Spec, image, filter string) client.C
 	if network == "" {
 		network = sandboxhost.NetworkNone
 	}
-	user := fmt.Sprintf("%d:%d", spec.IDs.Base+hostroot.UID, spec.IDs.Base+hostroot.GID)
+	uid, gid := spec.IDs.Base+hostroot.UID, spec.IDs.Base+hostroot.GID
+	user := fmt.Sprintf("%d:%d", uid, gid)
+	var has, as []string
+	if d.agent.Apart {
+		// The container's users are the machine's, root too: none of the
+		// sandbox's for longer than it takes to become another.
+		user, has = "0:0", launch.Capabilities()
+		as = append(launch.As(uid, gid), "--own-user", fmt.Sprintf("%d:%[1]d", spec.IDs.Base))
+	}
 	temp := fmt.Sprintf("rw,exec,nosuid,nodev,size=%d,mode=1777", hostroot.TempBytes)
 	never := false
 	return client.ContainerCreateOptions{
 		Name: name(spec),
 		Config: &container.Config{
-			Image: image, User: user, Hostname: hostname(spec, network), WorkingDir: hostroot.Workspace,
-			Entrypoint: d.agent.Inside(hostroot.Agent, hostroot.Workspace, "unix://"+path.Join(hostroot.Link, launch.SocketName), spec.Secret),
+			Image: image, User: user, Hostname: hostname(spec, network), WorkingDir: "/",
+			Entrypoint: d.agent.Inside(hostroot.Agent, hostroot.Workspace, "unix://"+path.Join(hostroot.Link, launch.SocketName), spec.Secret, as...),
 			Cmd:        []string{},
 			Labels:     map[string]string{labelInstance: spec.ID, labelTenant: spec.Tenant, labelSandbox: spec.Sandbox},
 		},
 		HostConfig: &container.HostConfig{
 			NetworkMode: container.NetworkMode(network), ReadonlyRootfs: true, Init: &never,
-			CapDrop: []string{"ALL"}, SecurityOpt: []string{"no-new-privileges", "seccomp=" + filter},
+			CapDrop: []string{"ALL"}, CapAdd: has, SecurityOpt: []string{"no-new-privileges", "seccomp=" + filter},
 			Tmpfs: map[string]string{"/tmp": temp}, ShmSize: hostroot.TempBytes,
 			Mounts:    d.mounts(spec),
 			Resources: resources(spec.Box, d.cgroupParent),

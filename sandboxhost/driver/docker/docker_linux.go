@@ -77,7 +77,7 @@ func (d *Driver) Start(ctx context.Context, spec sandboxhost.Spec) (sandboxhost.
 		return nil, &sandbox.Error{Kind: sandbox.KindStartFailed, Op: "start",
 			Message: "the agent needs libraries that an image may not have; name a static one by --agent (CGO_ENABLED=0 go build ./cmd/controld-agent)"}
 	}
-	if err := prepare(spec); err != nil {
+	if err := d.prepare(spec); err != nil {
 		return nil, sandbox.AsError("start", "", err)
 	}
 	image, err := d.image(ctx, spec.Box.Image)
@@ -96,12 +96,15 @@ func (d *Driver) Start(ctx context.Context, spec sandboxhost.Spec) (sandboxhost.
 	return i, nil
 }
 
-// prepare gives the sandbox's user its workspace and the directory in which the
-// agent makes its socket.
-func prepare(spec sandboxhost.Spec) error {
+// prepare gives the sandbox's user its workspace, and the agent's the directory
+// in which it makes its socket.
+func (d *Driver) prepare(spec sandboxhost.Spec) error {
 	uid, gid := spec.IDs.Base+hostroot.UID, spec.IDs.Base+hostroot.GID
 	if err := launch.Own(spec.Dir, uid, gid); err != nil {
 		return err
+	}
+	if d.agent.Apart {
+		uid, gid = 0, 0
 	}
 	return launch.MakeLink(spec.Run, uid, gid)
 }

@@ -2,6 +2,7 @@ package launch
 
 import (
 	"crypto/sha256"
+	"debug/buildinfo"
 	"debug/elf"
 	"encoding/hex"
 	"errors"
@@ -9,6 +10,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"slices"
 	"strings"
 )
@@ -21,6 +23,14 @@ type Agent struct {
 	Args []string
 	// Static says that it needs no library: it runs in any root.
 	Static bool
+	// Apart says that it can have commands run as another user than itself.
+	Apart bool
+}
+
+// Capabilities are what an agent has to be given, as root of its namespace, to
+// have commands run as another user; it gives some up and passes none on.
+func Capabilities() []string {
+	return []string{"CAP_SETUID", "CAP_SETGID", "CAP_SETPCAP", "CAP_KILL"}
 }
 
 // Seal copies a program into a directory, named by its SHA-256 and read-only,
@@ -50,7 +60,7 @@ func Seal(dir, program string, args ...string) (Agent, error) {
 	if err := os.Rename(temp.Name(), path); err != nil {
 		return fail(err)
 	}
-	return Agent{Path: path, Args: args, Static: isStatic(path)}, nil
+	return Agent{Path: path, Args: args, Static: isStatic(path), Apart: isPure(path)}, nil
 }
 
 // isStatic tells whether a program names no interpreter that loads libraries.
@@ -63,12 +73,24 @@ func isStatic(path string) bool {
 	return !slices.ContainsFunc(f.Progs, func(p *elf.Prog) bool { return p.Type == elf.PT_INTERP })
 }
 
-// Inside is the command line of the agent of one instance, as it is inside: it
-// is told the SHA-256 of its secret alone.
-func (a Agent) Inside(program, cwd, listen, secret string) []string {
-	line := append([]string{program}, a.Args...)
-	return append(line, "--listen", listen, "--secret-sha256", Mark(secret), "--cwd", cwd)
+// isPure tells whether a program was built without cgo, which has threads that
+// Go cannot change the user of.
+func isPure(path string) bool {
+	info, err := buildinfo.ReadFile(path)
+	return err == nil && slices.Contains(info.Settings, debug.BuildSetting{Key: "CGO_ENABLED", Value: "0"})
 }
+
+// Inside is the command line of the agent of one instance, as it is inside: it
+// is told the SHA-256 of its secret alone. more comes behind that.
+func (a Agent) Inside(program, cwd, listen, secret string, more ...string) []string {
+	line := append([]string{program}, a.Args...)
+	line = append(line, "--listen", listen, "--secret-sha256", Mark(secret), "--cwd", cwd)
+	return append(line, more...)
+}
+
+// As are the arguments of an agent that is another user than the workload, which
+// is uid and gid.
+func As(uid, gid int) []string { return []string{"--user", fmt.Sprintf("%d:%d", uid, gid)} }
 
 // Mark is the argument of an agent that no other instance's has.
 func Mark(secret string) string {

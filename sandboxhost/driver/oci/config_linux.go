@@ -55,7 +55,13 @@ func (d Driver) cgroup(spec sandboxhost.Spec) string {
 	return path.Join("/", d.CgroupParent, "controld-"+spec.ID)
 }
 
-// process is the agent, as an ordinary user without any privilege.
+// apart tells whether the agent is another user than the workload. A kernel of
+// gVisor's has no setfsuid.
+func (d Driver) apart() bool { return d.Agent.Apart && !d.isGVisor() }
+
+// process is the agent: as root of its users with what it needs to start and
+// end the workload's processes, else as the workload's user without any
+// privilege.
 func (d Driver) process(secret string) *specs.Process {
 	listen := launch.HandedURL
 	if !d.handsOver() {
@@ -63,11 +69,18 @@ func (d Driver) process(secret string) *specs.Process {
 	}
 	p := &specs.Process{
 		User:            specs.User{UID: hostroot.UID, GID: hostroot.GID},
-		Args:            d.Agent.Inside(hostroot.Agent, hostroot.Workspace, listen, secret),
-		Cwd:             hostroot.Workspace,
+		Cwd:             "/",
 		Capabilities:    &specs.LinuxCapabilities{},
 		NoNewPrivileges: true,
 	}
+	var as []string
+	if d.apart() {
+		as = launch.As(hostroot.UID, hostroot.GID)
+		p.User = specs.User{}
+		has := launch.Capabilities()
+		p.Capabilities = &specs.LinuxCapabilities{Bounding: has, Effective: has, Permitted: has}
+	}
+	p.Args = d.Agent.Inside(hostroot.Agent, hostroot.Workspace, listen, secret, as...)
 	if !d.handsOver() {
 		return p
 	}

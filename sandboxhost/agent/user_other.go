@@ -1,0 +1,11 @@
+//go:build !linux
+
+package agent
+
+import (
+	"errors"
+
+	"github.com/controld/controld/sandbox/local"
+)
+
+func become(local.User, *local.User) error { return errors.New("--user needs Linux") }
