@@ -16,9 +16,9 @@ import (
 var driverNames = []string{bwrap.Name, oci.Name, docker.Name, host.Name}
 
 // isolating returns the drivers that start an agent elsewhere.
-func (d *Daemon) isolating() ([]sandboxhost.Driver, error) {
+func (d *Daemon) isolating(cfg Config) ([]sandboxhost.Driver, error) {
 	var agent launch.Agent
-	if d.cfg.Driver != host.Name {
+	if cfg.Driver != host.Name {
 		var err error
 		if agent, err = d.sealAgent(); err != nil {
 			return nil, err
@@ -26,14 +26,14 @@ func (d *Daemon) isolating() ([]sandboxhost.Driver, error) {
 	}
 	all := []sandboxhost.Driver{
 		bwrap.Driver{Agent: agent},
-		oci.Driver{Runtime: d.cfg.Runtime, CgroupParent: d.cfg.CgroupParent, Agent: agent},
+		oci.Driver{Runtime: cfg.Runtime, CgroupParent: cfg.CgroupParent, Agent: agent},
 	}
-	engine, err := docker.New(docker.Options{Engine: d.cfg.Engine, CgroupParent: d.cfg.CgroupParent, Agent: agent})
+	engine, err := docker.New(docker.Options{Engine: cfg.Engine, CgroupParent: cfg.CgroupParent, Agent: agent})
 	switch {
 	case err == nil:
 		d.ends = append(d.ends, engine.Close)
 		all = append(all, engine)
-	case d.cfg.Driver == docker.Name:
+	case cfg.Driver == docker.Name:
 		return nil, err
 	}
 	return all, nil

@@ -11,4 +11,4 @@ import (
 var driverNames = []string{host.Name}
 
 // isolating returns the drivers that start an agent elsewhere.
-func (d *Daemon) isolating() ([]sandboxhost.Driver, error) { return nil, nil }
+func (d *Daemon) isolating(Config) ([]sandboxhost.Driver, error) { return nil, nil }
