@@ -184,6 +184,27 @@ func TestWireIdleStop(t *testing.T) {
 	}
 }
 
+// TestWireTiers: P17.15 and P17.3. A sandbox is made as its tenant's tier says.
+func TestWireTiers(t *testing.T) {
+	d := startWire(t, func(c *daemon.Config) {
+		c.Tiers, c.TenantTiers = []string{"brief=driver:host,idle-stop:50ms,max-life:1h"}, []string{"acme=brief"}
+	})
+	c := d.login()
+	if r := c.ok("sandbox_info", nil); r.Result["tier"] != "brief" || r.Result["driver"] != "host" || r.Result["idle_stop_s"] != 0.05 || r.Result["ends"] == nil {
+		t.Errorf("got %s", r.line)
+	}
+	other := d.login(obj{"token": wireOther})
+	if r := other.ok("sandbox_info", nil); r.Result["tier"] != nil || r.Result["idle_stop_s"] != nil || r.Result["ends"] != nil {
+		t.Errorf("got %s", r.line)
+	}
+	if err := os.Mkdir(d.tenantDir("rests"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if r := c.ok("sandbox_info", obj{"sandbox": "rests"}); r.Result["state"] != "stopped" || r.Result["tier"] != "brief" || r.Result["idle_stop_s"] != 0.05 {
+		t.Errorf("got %s", r.line)
+	}
+}
+
 // TestWireMaxLife: P17.10 and P17.12.
 func TestWireMaxLife(t *testing.T) {
 	const life = 1500 * time.Millisecond

@@ -90,7 +90,7 @@ func everyResult() []Result {
 		&StreamResult{Transfer: transfer, Size: sandbox.Some[int64](0), Length: sandbox.Some[int64](0), ETag: "e"},
 		&StreamResult{Transfer: transfer},
 		&VerdictResult{Bytes: 0, ETag: "e", Verdict: sandbox.ReadVerdict{Changed: true, SHA256: "x"}},
-		&SandboxResult{sandbox.Status{Sandbox: "b", State: sandbox.StateStopped}},
+		&SandboxResult{sandbox.Status{Sandbox: "b", State: sandbox.StateStopped, Tier: "small"}},
 		&SandboxListResult{[]sandbox.Status{}},
 		&SandboxListResult{[]sandbox.Status{
 			{Sandbox: "b", State: sandbox.StateRunning, Driver: "oci", Instance: aKey, Epoch: aKey, Started: sandbox.Some(mtime), Ends: sandbox.Some(mtime),

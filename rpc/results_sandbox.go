@@ -10,7 +10,7 @@ import (
 type SandboxResult struct{ Status sandbox.Status }
 
 var sandboxResultFields = []string{
-	"sandbox", "state", "driver", "instance", "epoch", "started", "ends", "idle_stop_s", "cpu_s", "memory", "processes",
+	"sandbox", "state", "driver", "tier", "instance", "epoch", "started", "ends", "idle_stop_s", "cpu_s", "memory", "processes",
 }
 
 func (r *SandboxResult) decode(d *decoder) {
@@ -35,6 +35,8 @@ func (r *SandboxResult) decodeField(d *decoder, field string) {
 		s.State = sandbox.State(d.str())
 	case "driver":
 		s.Driver = d.str()
+	case "tier":
+		s.Tier = d.str()
 	case "instance":
 		s.Instance = d.str()
 	case "epoch":
@@ -61,6 +63,7 @@ func (r *SandboxResult) encode(e encoder) {
 	e.raw(`,"state":`)
 	e.str(string(s.State))
 	e.strField("driver", s.Driver)
+	e.strField("tier", s.Tier)
 	e.strField("instance", s.Instance)
 	e.strField("epoch", s.Epoch)
 	e.timeField("started", s.Started)

@@ -20,6 +20,9 @@ type Status struct {
 	State   State
 	// Driver names the kind of isolation.
 	Driver string
+	// Tier names the way of making sandboxes of which it is, empty for the one
+	// without a name.
+	Tier string
 	// Instance is a UUID of this one life, Epoch what [Info] calls it. Both
 	// are empty where it does not run.
 	Instance, Epoch string

@@ -35,8 +35,10 @@ var ErrGone = errors.New("the instance has ended")
 type Spec struct {
 	// ID is a UUID of this one instance. What a driver makes outside Run is
 	// named or labelled with it.
-	ID              string `json:"id"`
-	Driver          string `json:"driver"`
+	ID     string `json:"id"`
+	Driver string `json:"driver"`
+	// Tier names that of which it is; see [Tier].
+	Tier            string `json:"tier,omitempty"`
 	Tenant, Sandbox string
 	// Secret opens the agent: hello must show it. The agent is told its
 	// SHA-256 alone.

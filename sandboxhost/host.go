@@ -29,6 +29,11 @@ type Config struct {
 	Others []Driver
 	// Box is what sandboxes are made of.
 	Box Box
+	// Tiers are other ways of making sandboxes than Driver, Box, IdleStop and
+	// MaxLife say, and TenantTiers names that of a tenant, where it is one of
+	// them. A sandbox is of its tier for the whole of a life.
+	Tiers       []Tier
+	TenantTiers map[string]string
 	// Ended, where not nil, is told of every sandbox that has ended, and what
 	// could not be cleared away behind it.
 	Ended func(Spec, Death, error)
@@ -54,6 +59,7 @@ type Config struct {
 // Host keeps sandboxes. It implements server.Host. The caller closes it.
 type Host struct {
 	cfg    Config
+	tiers  *tiers
 	ids    *ids
 	births *fair.Gate // of commands
 
@@ -89,7 +95,11 @@ func New(cfg Config) (*Host, error) {
 	if cfg.Ended == nil {
 		cfg.Ended = func(Spec, Death, error) {}
 	}
-	for _, dir := range []string{"", "sandboxes", runDir, "journal"} {
+	tiers, err := newTiers(cfg)
+	if err != nil {
+		return nil, err
+	}
+	for _, dir := range []string{"", "sandboxes", poolDir, runDir, "journal"} {
 		if err := os.MkdirAll(filepath.Join(cfg.StateDir, dir), 0o700); err != nil {
 			return nil, err
 		}
@@ -98,7 +108,7 @@ func New(cfg Config) (*Host, error) {
 	if err != nil {
 		return nil, err
 	}
-	h := &Host{cfg: cfg, ids: ids, births: newBirths(), tokens: cfg.Tokens, tenants: make(map[string]*tenant)}
+	h := &Host{cfg: cfg, tiers: tiers, ids: ids, births: newBirths(), tokens: cfg.Tokens, tenants: make(map[string]*tenant)}
 	h.starts, h.noStarts = context.WithCancel(context.Background())
 	return h, nil
 }
@@ -272,7 +282,7 @@ func (h *Host) another(t *tenant, tenantName, name string) *life {
 	if last != nil {
 		epoch = uuid.NewString()
 	}
-	l := h.newLife(Spec{Tenant: tenantName, Sandbox: name, Epoch: epoch})
+	l := h.newLife(h.tiers.tier(tenantName), Spec{Tenant: tenantName, Sandbox: name, Epoch: epoch})
 	l.after = last.unfinished()
 	l.enter()
 	t.sandboxes[name] = l

@@ -22,13 +22,15 @@ const (
 // idsFile remembers whose they are: the files of a sandbox are its users'.
 const idsFile = "ids.json"
 
-// ids gives each sandbox users and groups of its own, the same for ever.
+// ids gives each sandbox users and groups of its own, the same for as long as it
+// has files.
 type ids struct {
 	path string
 
 	mu   sync.Mutex
-	next int
 	of   map[string]int // index by TENANT/SANDBOX
+	used map[int]bool
+	free int // none below is
 }
 
 // openIDs reads what is known in a state directory; nil where this process is
@@ -37,7 +39,7 @@ func openIDs(stateDir string) (*ids, error) {
 	if os.Geteuid() != 0 {
 		return nil, nil
 	}
-	k := &ids{path: filepath.Join(stateDir, idsFile), of: make(map[string]int)}
+	k := &ids{path: filepath.Join(stateDir, idsFile), of: make(map[string]int), used: make(map[int]bool)}
 	text, err := os.ReadFile(k.path)
 	if errors.Is(err, os.ErrNotExist) {
 		return k, nil
@@ -49,7 +51,7 @@ func openIDs(stateDir string) (*ids, error) {
 		return nil, fmt.Errorf("%s: %w", k.path, err)
 	}
 	for _, n := range k.of {
-		k.next = max(k.next, n+1)
+		k.used[n] = true
 	}
 	return k, nil
 }
@@ -64,7 +66,8 @@ func (k *ids) get(tenant, name string) (IDs, error) {
 	key := tenant + "/" + name
 	n, known := k.of[key]
 	if !known {
-		n = k.next
+		for n = k.free; k.used[n]; n++ {
+		}
 		if idsFrom+(n+1)*idsEach > idsUntil {
 			return IDs{}, &sandbox.Error{Kind: sandbox.KindResourceExhausted, Op: "start", Message: "no users are left for another sandbox",
 				Limit: sandbox.Some(int64(n))}
@@ -74,9 +77,35 @@ func (k *ids) get(tenant, name string) (IDs, error) {
 			delete(k.of, key)
 			return IDs{}, sandbox.AsError("start", "", err)
 		}
-		k.next++
+		k.used[n], k.free = true, n+1
 	}
 	return IDs{Base: idsFrom + n*idsEach, Count: idsEach}, nil
+}
+
+// drop takes those of an owner back, who has no file any more.
+func (k *ids) drop(tenant, name string) error {
+	if k == nil {
+		return nil
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	key := tenant + "/" + name
+	n, known := k.of[key]
+	if !known {
+		return nil
+	}
+	delete(k.of, key)
+	if err := k.write(); err != nil {
+		k.of[key] = n
+		return err
+	}
+	k.release(n)
+	return nil
+}
+
+func (k *ids) release(n int) {
+	delete(k.used, n)
+	k.free = min(k.free, n)
 }
 
 func (k *ids) write() error {

@@ -3,12 +3,8 @@ package sandboxhost
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
-	"path/filepath"
 	"time"
-
-	"github.com/google/uuid"
 
 	"github.com/controld/controld/sandbox"
 )
@@ -20,22 +16,19 @@ const startTimeout = 60 * time.Second
 // started.
 type life struct {
 	tenure
-	spec Spec
+	running
+	tier *Tier
 	// after is an earlier life that must be cleared away before this one
 	// starts; guarded by the host.
-	after    *life
-	begun    chan struct{} // closed when the start is over, either way
-	cleared  chan struct{} // closed when nothing is left of it but files
-	instance Instance
-	backend  sandbox.Backend
-	unlink   func() error
-	info     sandbox.Info
-	err      error
+	after   *life
+	begun   chan struct{} // closed when the start is over, either way
+	cleared chan struct{} // closed when nothing is left of it but files
+	err     error
 }
 
-func (h *Host) newLife(spec Spec) *life {
-	l := &life{spec: spec, begun: make(chan struct{}), cleared: make(chan struct{})}
-	l.idleStop, l.retire = h.cfg.IdleStop, func() { h.retire(l) }
+func (h *Host) newLife(tier *Tier, spec Spec) *life {
+	l := &life{running: running{spec: spec}, tier: tier, begun: make(chan struct{}), cleared: make(chan struct{})}
+	l.idleStop, l.retire = tier.IdleStop, func() { h.retire(l) }
 	return l
 }
 
@@ -71,28 +64,14 @@ func (h *Host) start(l *life) {
 	ctx, cancel := context.WithTimeout(h.starts, startTimeout)
 	defer cancel()
 	if l.err = h.succeed(ctx, l); l.err == nil {
-		l.err = h.launch(ctx, l)
+		l.err = h.run(ctx, l.tier, &l.running)
 	}
 	if l.err != nil {
 		close(l.cleared)
 		return
 	}
-	l.begin(h.endOf(l.spec))
+	l.begin(l.due())
 	h.living.Go(func() { h.watch(l) })
-}
-
-// launch starts the instance of a life.
-func (h *Host) launch(ctx context.Context, l *life) error {
-	err := h.prepare(&l.spec)
-	if err == nil {
-		if l.instance, err = h.cfg.Driver.Start(ctx, l.spec); err == nil {
-			err = l.meet(ctx)
-		}
-	}
-	if err != nil && !errors.Is(err, errNotStopped) && l.spec.Run != "" {
-		os.RemoveAll(l.spec.Run)
-	}
-	return err
 }
 
 // succeed waits for the life before this one to be cleared away. One that could
@@ -123,16 +102,16 @@ func (h *Host) succeed(ctx context.Context, l *life) error {
 	return nil
 }
 
-// endOf returns when a life of this spec that runs from now on ends, zero where
-// nothing bounds it.
-func (h *Host) endOf(spec Spec) time.Time {
-	most := h.cfg.MaxLife
+// due returns when a life that runs from now on ends, zero where nothing bounds
+// it.
+func (l *life) due() time.Time {
+	most := l.tier.MaxLife
 	if most <= 0 {
 		return time.Time{}
 	}
-	ends := spec.Started.Add(most)
-	if spec.Ends.After(ends) {
-		ends = spec.Ends
+	ends := l.spec.Started.Add(most)
+	if l.spec.Ends.After(ends) {
+		ends = l.spec.Ends
 	}
 	if latest := time.Now().Add(most); ends.After(latest) {
 		return latest
@@ -168,103 +147,6 @@ func (h *Host) stop(l *life) error {
 	}
 	<-l.cleared
 	return err
-}
-
-// prepare makes the directories of a life and writes down what it is.
-func (h *Host) prepare(spec *Spec) error {
-	spec.ID, spec.Driver, spec.Box, spec.Started = uuid.NewString(), h.cfg.Driver.Name(), h.cfg.Box, time.Now()
-	var err error
-	if spec.Secret, _, err = NewSecret(Grant{Tenant: spec.Tenant, Sandbox: spec.Sandbox}); err != nil {
-		return sandbox.AsError("start", "", err)
-	}
-	if spec.IDs, err = h.ids.get(spec.Tenant, spec.Sandbox); err != nil {
-		return err
-	}
-	h.place(spec)
-	if err := os.MkdirAll(filepath.Dir(spec.Dir), 0o700); err != nil {
-		return sandbox.AsError("start", "", err)
-	}
-	if err := os.Mkdir(spec.Dir, 0o755); err != nil && !errors.Is(err, os.ErrExist) {
-		return sandbox.AsError("start", "", err)
-	}
-	if err := os.Mkdir(spec.Run, 0o700); err != nil {
-		return sandbox.AsError("start", "", err)
-	}
-	if err := writeSpec(*spec); err != nil {
-		return sandbox.AsError("start", "", err)
-	}
-	return nil
-}
-
-// place fills in what follows from the host alone.
-func (h *Host) place(spec *Spec) {
-	spec.Limits = h.cfg.Limits
-	spec.Journal = filepath.Join(h.cfg.StateDir, "journal")
-	spec.Dir = h.dir(spec.Tenant, spec.Sandbox)
-	spec.Run = filepath.Join(h.cfg.StateDir, runDir, spec.ID)
-}
-
-// errNotStopped marks the error of a start whose instance could not be stopped:
-// it stays written down.
-var errNotStopped = errors.New("the instance could not be stopped")
-
-// meet says hello to the agent. Where that fails the instance is stopped.
-func (l *life) meet(ctx context.Context) error {
-	var err error
-	if l.backend, l.unlink, err = openLink(l.spec, l.instance); err == nil {
-		if l.info, err = l.hello(ctx); err == nil {
-			return nil
-		}
-		l.unlink()
-	}
-	select {
-	case <-l.instance.Done():
-		err = l.stillborn()
-	default:
-		if ctx.Err() != nil {
-			err = &sandbox.Error{Kind: sandbox.KindUnavailable, Op: "start", Reason: sandbox.ReasonSandboxStuck,
-				Outcome: sandbox.OutcomeNone, Message: "the agent did not say hello in time"}
-		} else if err != nil {
-			// Whatever kind it calls it: this is no word on who asked for the sandbox.
-			err = &sandbox.Error{Kind: sandbox.KindStartFailed, Op: "start", Message: "the agent does not say hello: " + err.Error(), Err: err}
-		}
-	}
-	if stop := l.instance.Stop(); stop != nil {
-		return errors.Join(err, errNotStopped, stop)
-	}
-	return err
-}
-
-// hello asks for the agent's Info, until the instance ends.
-func (l *life) hello(ctx context.Context) (sandbox.Info, error) {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	met := make(chan struct{})
-	defer func() { <-met }()
-	over := make(chan struct{})
-	defer close(over)
-	go func() {
-		defer close(met)
-		select {
-		case <-l.instance.Done():
-			cancel()
-		case <-over:
-		}
-	}()
-	for {
-		info, err := l.backend.Info(ctx)
-		kind := sandbox.KindOf(err)
-		if ctx.Err() != nil || kind != sandbox.KindUnavailable && kind != sandbox.KindConnectionLost {
-			return info, err
-		}
-	}
-}
-
-// stillborn is the error of an instance that ended before its hello.
-func (l *life) stillborn() error {
-	d := l.instance.Death()
-	return &sandbox.Error{Kind: sandbox.KindStartFailed, Op: "start", Reason: d.Reason(),
-		Message: fmt.Sprintf("the sandbox ended as it started: %s", d.Detail)}
 }
 
 // watch waits for the end of a life and clears away what it leaves.
@@ -323,9 +205,6 @@ func (l *life) seenToEnd() bool {
 		return false
 	}
 }
-
-// dialled tells whether what the backend says comes from an agent.
-func (l *life) dialled() bool { return l.instance.Link().Backend == nil }
 
 // isClients tells whether an error of this kind speaks of the connection of the
 // client that made the call.

@@ -75,16 +75,19 @@ func (h *Host) adopt(ctx context.Context, dir string) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", dir, err)
 	}
-	driver := h.driver(spec.Driver)
-	if driver == nil {
+	tier := h.tiers.maker(spec)
+	if tier == nil {
 		return fmt.Errorf("%s: made by the driver %q, which is not there", dir, spec.Driver)
 	}
 	h.place(&spec)
 	spec.Epoch = h.cfg.Epoch
-	l := h.newLife(spec)
 	ctx, cancel := context.WithTimeout(ctx, adoptTimeout)
 	defer cancel()
-	if l.instance, err = driver.Adopt(ctx, spec); err == nil {
+	if spec.isSpare() {
+		return h.adoptSpare(ctx, tier, spec)
+	}
+	l := h.newLife(tier, spec)
+	if l.instance, err = tier.Driver.Adopt(ctx, spec); err == nil {
 		if err = l.meet(ctx); err == nil {
 			h.keep(l)
 			return nil
@@ -96,19 +99,6 @@ func (h *Host) adopt(ctx context.Context, dir string) error {
 	return os.RemoveAll(dir)
 }
 
-// driver returns the one of that name, nil where there is none.
-func (h *Host) driver(name string) Driver {
-	if h.cfg.Driver.Name() == name {
-		return h.cfg.Driver
-	}
-	for _, d := range h.cfg.Others {
-		if d.Name() == name {
-			return d
-		}
-	}
-	return nil
-}
-
 // keep has the host know a life that runs.
 func (h *Host) keep(l *life) {
 	close(l.begun)
@@ -116,6 +106,6 @@ func (h *Host) keep(l *life) {
 	h.mu.Lock()
 	t.sandboxes[l.spec.Sandbox] = l
 	h.mu.Unlock()
-	l.begin(steady(h.endOf(l.spec)))
+	l.begin(steady(l.due()))
 	h.living.Go(func() { h.watch(l) })
 }

@@ -57,7 +57,7 @@ func (h *Host) beginRemoval(t *tenant, tenantName, name string, files bool) (*re
 	if before == nil && !h.hasFiles(tenantName, name) {
 		return nil, notThere(rpc.MethodSandboxRemove)
 	}
-	r := &removal{life: h.newLife(Spec{Tenant: tenantName, Sandbox: name})}
+	r := &removal{life: h.newLife(h.tiers.tier(tenantName), Spec{Tenant: tenantName, Sandbox: name})}
 	r.life.err = errRemoved
 	r.life.after = before
 	r.life.end()

@@ -48,7 +48,7 @@ func (h *Host) ListSandboxes(ctx context.Context, s *server.Session) ([]sandbox.
 	var out []sandbox.Status
 	for name, l := range lives {
 		if s.WholeTenant || name == s.Sandbox {
-			out = append(out, h.status(ctx, name, l))
+			out = append(out, h.status(ctx, s.Tenant, name, l))
 		}
 	}
 	slices.SortFunc(out, func(a, b sandbox.Status) int { return strings.Compare(a.Sandbox, b.Sandbox) })
@@ -88,7 +88,7 @@ func (h *Host) SandboxStatus(ctx context.Context, s *server.Session, name string
 	if l == nil && !h.hasFiles(s.Tenant, name) {
 		return sandbox.Status{}, notThere(rpc.MethodSandboxInfo)
 	}
-	return h.status(ctx, name, l), nil
+	return h.status(ctx, s.Tenant, name, l), nil
 }
 
 // alive returns the life of a sandbox that runs or starts, else nil.
@@ -107,8 +107,12 @@ func (h *Host) hasFiles(tenantName, name string) bool {
 }
 
 // status tells of a sandbox and its life, which is nil where it does not run.
-func (h *Host) status(ctx context.Context, name string, l *life) sandbox.Status {
-	s := sandbox.Status{Sandbox: name, State: sandbox.StateStopped, Driver: h.cfg.Driver.Name(), IdleStop: h.cfg.IdleStop}
+func (h *Host) status(ctx context.Context, tenantName, name string, l *life) sandbox.Status {
+	tier := h.tiers.tier(tenantName)
+	if l != nil && !l.over() {
+		tier = l.tier
+	}
+	s := sandbox.Status{Sandbox: name, State: sandbox.StateStopped, Driver: tier.Driver.Name(), Tier: tier.Name, IdleStop: tier.IdleStop}
 	switch {
 	case l == nil:
 		return s
@@ -118,7 +122,7 @@ func (h *Host) status(ctx context.Context, name string, l *life) sandbox.Status 
 	case l.over():
 		return s
 	}
-	s.State, s.Driver, s.Instance, s.Epoch = sandbox.StateRunning, l.spec.Driver, l.spec.ID, l.spec.Epoch
+	s.State, s.Instance, s.Epoch = sandbox.StateRunning, l.spec.ID, l.spec.Epoch
 	s.Started = sandbox.Optional[time.Time]{Value: l.spec.Started, Known: !l.spec.Started.IsZero()}
 	if ends := l.boundAt(); !ends.IsZero() {
 		s.Ends = sandbox.Some(ends)
@@ -141,7 +145,7 @@ func (h *Host) CreateSandbox(ctx context.Context, s *server.Session, name string
 		return sandbox.Status{}, err
 	}
 	defer l.leave()
-	return h.status(ctx, name, l), nil
+	return h.status(ctx, s.Tenant, name, l), nil
 }
 
 // ExtendSandbox implements [server.Sandboxes]. The end that it moves is written
@@ -164,7 +168,7 @@ func (h *Host) ExtendSandbox(ctx context.Context, s *server.Session, name string
 	if l.over() {
 		return sandbox.Status{}, notThere(rpc.MethodSandboxExtend)
 	}
-	err = l.extend(time.Now().Add(min(least, h.cfg.MaxLife)), func(ends time.Time) error {
+	err = l.extend(time.Now().Add(min(least, l.tier.MaxLife)), func(ends time.Time) error {
 		spec := l.spec
 		spec.Ends = ends
 		return writeSpec(spec)
@@ -175,5 +179,5 @@ func (h *Host) ExtendSandbox(ctx context.Context, s *server.Session, name string
 	case err != nil:
 		return sandbox.Status{}, sandbox.AsError(rpc.MethodSandboxExtend, "", err)
 	}
-	return h.status(ctx, name, l), nil
+	return h.status(ctx, s.Tenant, name, l), nil
 }

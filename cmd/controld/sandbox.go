@@ -1,8 +1,11 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"strconv"
+	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -124,21 +127,33 @@ func (a *app) sandboxList() *cobra.Command {
 		if a.client.json {
 			return a.print(&rpc.SandboxListResult{Sandboxes: list})
 		}
-		w := tabwriter.NewWriter(a.stdout, 0, 0, 2, ' ', 0)
-		fmt.Fprintln(w, "SANDBOX\tSTATE\tDRIVER\tSTARTED\tENDS\tCPU\tMEMORY\tPROCESSES")
-		for _, s := range list {
-			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", s.Sandbox, s.State, s.Driver,
-				momentText(s.Started), momentText(s.Ends), cpuText(s), memoryText(s), processesText(s))
-		}
-		return w.Flush()
+		return a.tabulate(list)
 	})
+}
+
+// tabulate writes a line each. There is a column of tiers where there are some.
+func (a *app) tabulate(list []sandbox.Status) error {
+	tiers := slices.ContainsFunc(list, func(s sandbox.Status) bool { return s.Tier != "" })
+	w := tabwriter.NewWriter(a.stdout, 0, 0, 2, ' ', 0)
+	line := func(sandbox, state, driver, tier string, more ...string) {
+		cells := []string{sandbox, state, driver}
+		if tiers {
+			cells = append(cells, cmp.Or(tier, unknown))
+		}
+		fmt.Fprintln(w, strings.Join(append(cells, more...), "\t"))
+	}
+	line("SANDBOX", "STATE", "DRIVER", "TIER", "STARTED", "ENDS", "CPU", "MEMORY", "PROCESSES")
+	for _, s := range list {
+		line(s.Sandbox, string(s.State), s.Driver, s.Tier, momentText(s.Started), momentText(s.Ends), cpuText(s), memoryText(s), processesText(s))
+	}
+	return w.Flush()
 }
 
 // describe writes what is known of a sandbox, a line each.
 func (a *app) describe(s sandbox.Status) error {
 	w := tabwriter.NewWriter(a.stdout, 0, 0, 2, ' ', 0)
 	for _, line := range [][2]string{
-		{"sandbox", s.Sandbox}, {"state", string(s.State)}, {"driver", s.Driver}, {"instance", s.Instance}, {"epoch", s.Epoch},
+		{"sandbox", s.Sandbox}, {"state", string(s.State)}, {"driver", s.Driver}, {"tier", s.Tier}, {"instance", s.Instance}, {"epoch", s.Epoch},
 		{"started", momentText(s.Started)}, {"ends", momentText(s.Ends)}, {"idle-stop", idleText(s)},
 		{"cpu", cpuText(s)}, {"memory", memoryText(s)}, {"processes", processesText(s)},
 	} {

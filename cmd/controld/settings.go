@@ -136,6 +136,8 @@ func environment() koanf.Provider {
 			return "", nil
 		case isList(key) && value == "":
 			return key, []string{}
+		case key == "tier": // its pairs have the comma
+			return key, strings.Split(value, ";")
 		case isList(key):
 			return key, strings.Split(value, ",")
 		}
@@ -145,7 +147,7 @@ func environment() koanf.Provider {
 
 func isList(key string) bool {
 	switch key {
-	case "control", "data", "advertise-data", "insecure-data-from", "unix-allow-uid":
+	case "control", "data", "advertise-data", "insecure-data-from", "unix-allow-uid", "tier", "tenant-tier":
 		return true
 	}
 	return false
@@ -180,6 +182,8 @@ func settingFlags(f *pflag.FlagSet) {
 	f.Float64("sandbox-cpus", d.SandboxCPUs, "processors of a sandbox, 1.5 is one and a half (0: no bound)")
 	f.Duration("idle-stop", d.IdleStop, "stop a sandbox that has no session, call or transfer for so long; the next hello starts it again (0: never)")
 	f.Duration("max-life", d.MaxLife, "stop a sandbox that has lived for so long, used or not, unless it is extended (0: never)")
+	f.StringArray("tier", nil, "another way of making sandboxes, NAME=KEY:VALUE,... with the keys driver, runtime, engine, image, network, memory, processes, cpus, idle-stop, max-life; what is left out is as the flags say; repeatable")
+	f.StringArray("tenant-tier", nil, "the tier of a tenant's sandboxes, TENANT=NAME, repeatable")
 	f.String("runtime", d.Runtime, "program of the oci driver (runc where empty)")
 	f.String("engine", d.Engine, "URL of the docker driver's engine (DOCKER_HOST or the usual socket where empty)")
 	f.String("cgroup-parent", d.CgroupParent, "cgroup below which sandboxes have theirs (the driver's choice where empty)")

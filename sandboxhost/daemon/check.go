@@ -31,8 +31,10 @@ func (c Config) Check() error {
 			return err
 		}
 	}
-	if err := c.checkNumbers(); err != nil {
-		return err
+	for _, err := range []error{c.checkNumbers(), c.checkTiers()} {
+		if err != nil {
+			return err
+		}
 	}
 	if _, err := parseLevel(c.LogLevel); err != nil {
 		return fmt.Errorf("log-level: %q is none of debug, info, warn, error", c.LogLevel)

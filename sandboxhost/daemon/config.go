@@ -44,6 +44,10 @@ type Config struct {
 	// it lives at all unless it is extended; 0 is for ever.
 	IdleStop time.Duration `koanf:"idle-stop"`
 	MaxLife  time.Duration `koanf:"max-life"`
+	// Tiers are other ways of making sandboxes, NAME=KEY:VALUE,... each; what
+	// one does not name is as said here. TenantTiers are TENANT=NAME.
+	Tiers       []string `koanf:"tier"`
+	TenantTiers []string `koanf:"tenant-tier"`
 	// Agent is the program that runs inside sandboxes; this one where empty.
 	Agent string `koanf:"agent"`
 	// Runtime is the program of the oci driver, Engine the URL of the docker

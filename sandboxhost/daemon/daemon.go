@@ -75,6 +75,7 @@ type Daemon struct {
 	lock      *os.File
 	keeper    *local.Keeper // nil where there is none
 	host      *sandboxhost.Host
+	shared    shared
 	ends      []func() error // what drivers hold
 	transfers *transfer.Table
 	keys      *work.Keys
@@ -153,20 +154,9 @@ func (d *Daemon) open() error {
 		d.log.Warn().Err(err).Msg("sweeping what an earlier daemon left")
 	}
 	d.keeper = newKeeper(d.opts.Keeper)
-	driver, others, err := d.drivers()
-	if err != nil {
+	if err := d.openHost(tokens); err != nil {
 		d.lock.Close()
 		return err
-	}
-	d.host, err = sandboxhost.New(sandboxhost.Config{
-		StateDir: d.cfg.StateDir, Driver: driver, Others: others, Tokens: tokens,
-		Box: d.cfg.box(), IdleStop: d.cfg.IdleStop, MaxLife: d.cfg.MaxLife, Ended: d.sandboxEnded,
-		CertificateLogin: d.cfg.TLSClientLogin,
-		Limits:           d.cfg.Limits(), Quotas: d.cfg.quotas(), Epoch: uuid.NewString(),
-	})
-	if err != nil {
-		d.lock.Close()
-		return fmt.Errorf("state-dir: %w", err)
 	}
 	if d.audit, err = openAudit(d.cfg.AuditLog, auditFails(d.log)); err != nil {
 		d.host.Close()
@@ -189,6 +179,37 @@ func (d *Daemon) open() error {
 		d.log.Error().Err(err).Msg("sandboxes of an earlier daemon")
 	}
 	d.serveBy()
+	return nil
+}
+
+// openHost makes the host of the sandboxes, with tiers that are known to run.
+func (d *Daemon) openHost(tokens *sandboxhost.Tokens) error {
+	driver, others, err := d.drivers(d.cfg)
+	if err != nil {
+		return err
+	}
+	tiers, err := d.hostTiers()
+	if err != nil {
+		return err
+	}
+	of, err := d.cfg.tenantTiers()
+	if err != nil {
+		return err
+	}
+	d.host, err = sandboxhost.New(sandboxhost.Config{
+		StateDir: d.cfg.StateDir, Driver: driver, Others: others, Tokens: tokens,
+		Box: d.cfg.box(), IdleStop: d.cfg.IdleStop, MaxLife: d.cfg.MaxLife, Tiers: tiers, TenantTiers: of,
+		Ended:            d.sandboxEnded,
+		CertificateLogin: d.cfg.TLSClientLogin,
+		Limits:           d.cfg.Limits(), Quotas: d.cfg.quotas(), Epoch: uuid.NewString(),
+	})
+	if err != nil {
+		return fmt.Errorf("state-dir: %w", err)
+	}
+	if err := d.host.TryTiers(context.Background()); err != nil {
+		d.host.Close()
+		return err
+	}
 	return nil
 }
 

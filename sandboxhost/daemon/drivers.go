@@ -10,22 +10,22 @@ import (
 	"github.com/controld/controld/sandboxhost/driver/host"
 )
 
-// drivers returns the driver that starts sandboxes, and the others, whose
-// sandboxes an earlier daemon may have left running.
-func (d *Daemon) drivers() (chosen sandboxhost.Driver, others []sandboxhost.Driver, err error) {
-	isolating, err := d.isolating()
+// drivers returns the driver that starts sandboxes as a configuration says, and
+// the others, whose sandboxes an earlier daemon may have left running.
+func (d *Daemon) drivers(cfg Config) (chosen sandboxhost.Driver, others []sandboxhost.Driver, err error) {
+	isolating, err := d.isolating(cfg)
 	if err != nil {
 		return nil, nil, err
 	}
 	own := host.Driver{
-		Cgroups: local.Cgroups(d.cfg.Cgroups), Keeper: d.keeper,
-		Each: local.Each{Memory: d.cfg.ExecMemory, Processes: d.cfg.ExecProcesses},
+		Cgroups: local.Cgroups(cfg.Cgroups), Keeper: d.keeper,
+		Each: local.Each{Memory: cfg.ExecMemory, Processes: cfg.ExecProcesses},
 	}
 	if err := d.checkEach(own); err != nil {
 		return nil, nil, err
 	}
 	for _, driver := range append(isolating, own) {
-		if driver.Name() == d.cfg.Driver {
+		if driver.Name() == cfg.Driver {
 			chosen = driver
 		} else {
 			others = append(others, driver)

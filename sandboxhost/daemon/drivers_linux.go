@@ -16,33 +16,51 @@ import (
 // driverNames are the kinds of isolation there are.
 var driverNames = []string{bwrap.Name, oci.Name, docker.Name, host.Name}
 
+// shared is what the drivers of all tiers have together.
+type shared struct {
+	images *image.Store
+}
+
 // isolating returns the drivers that start an agent elsewhere.
-func (d *Daemon) isolating() ([]sandboxhost.Driver, error) {
+func (d *Daemon) isolating(cfg Config) ([]sandboxhost.Driver, error) {
 	var agent launch.Agent
-	if d.cfg.Driver != host.Name {
+	if cfg.Driver != host.Name {
 		var err error
 		if agent, err = d.sealAgent(); err != nil {
 			return nil, err
 		}
 	}
-	images, err := image.NewStore(filepath.Join(d.cfg.StateDir, "images"), 0)
+	images, err := d.imageStore()
 	if err != nil {
 		return nil, err
 	}
-	d.ends = append(d.ends, images.Close)
 	all := []sandboxhost.Driver{
 		bwrap.Driver{Agent: agent},
-		oci.Driver{Runtime: d.cfg.Runtime, CgroupParent: d.cfg.CgroupParent, Agent: agent, Images: images},
+		oci.Driver{Runtime: cfg.Runtime, CgroupParent: cfg.CgroupParent, Agent: agent, Images: images},
 	}
-	engine, err := docker.New(docker.Options{Engine: d.cfg.Engine, CgroupParent: d.cfg.CgroupParent, Agent: agent})
+	engine, err := docker.New(docker.Options{Engine: cfg.Engine, CgroupParent: cfg.CgroupParent, Agent: agent})
 	switch {
 	case err == nil:
 		d.ends = append(d.ends, engine.Close)
 		all = append(all, engine)
-	case d.cfg.Driver == docker.Name:
+	case cfg.Driver == docker.Name:
 		return nil, err
 	}
 	return all, nil
+}
+
+// imageStore opens the one store of images that all tiers share.
+func (d *Daemon) imageStore() (*image.Store, error) {
+	if d.shared.images != nil {
+		return d.shared.images, nil
+	}
+	s, err := image.NewStore(filepath.Join(d.cfg.StateDir, "images"), 0)
+	if err != nil {
+		return nil, err
+	}
+	d.shared.images = s
+	d.ends = append(d.ends, s.Close)
+	return s, nil
 }
 
 // sealAgent keeps a copy of the agent's program for the sandboxes.

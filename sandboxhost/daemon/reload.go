@@ -21,6 +21,11 @@ func (d *Daemon) reload() {
 	} else {
 		d.host.SetTokens(tokens)
 	}
+	if of, err := cfg.tenantTiers(); err != nil {
+		d.log.Error().Err(err).Msg("reload: tiers of tenants kept as they were")
+	} else if err := d.host.SetTenantTiers(of); err != nil {
+		d.log.Error().Err(err).Msg("reload: tiers of tenants kept as they were; a tier that is new needs a restart")
+	}
 	d.host.SetQuotas(cfg.quotas())
 	d.gate.SetLimits(cfg.gateLimits())
 	if d.audit != nil {

@@ -40,7 +40,7 @@ func TryDriver(ctx context.Context, name string, agent []string) (err error) {
 	cfg := Default()
 	cfg.Driver, cfg.StateDir = name, dir
 	d := &Daemon{cfg: cfg, opts: Options{Agent: agent}, log: newLogger(io.Discard, "json", "error")}
-	driver, _, err := d.drivers()
+	driver, _, err := d.drivers(cfg)
 	if err != nil {
 		return err
 	}
