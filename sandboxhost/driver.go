@@ -27,6 +27,14 @@ type Driver interface {
 	Adopt(ctx context.Context, spec Spec) (Instance, error)
 }
 
+// Storer is a [Driver] that keeps the files of sandboxes elsewhere than in
+// Spec.Dir.
+type Storer interface {
+	// Discard removes what the driver keeps of the sandbox whose directory dir
+	// is now, and which has ended. There may be nothing, or nothing any more.
+	Discard(ctx context.Context, dir string) error
+}
+
 // ErrGone is what Adopt returns of an instance that has ended.
 var ErrGone = errors.New("the instance has ended")
 

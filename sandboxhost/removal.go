@@ -122,11 +122,32 @@ func (h *Host) discard(tenantName, name string) error {
 	if err := os.Rename(dir, aside); err != nil {
 		return sandbox.AsError(op, "", err)
 	}
-	switch err := local.RemoveTree(h.starts, aside); {
+	switch err := h.erase(aside); {
 	case h.starts.Err() != nil && err != nil:
 		return draining(op, sandbox.OutcomeUnknown) // the next life of the host goes on
 	case err != nil:
 		return sandbox.AsError(op, "", err)
+	}
+	return nil
+}
+
+// erase removes the directory of a sandbox that has ended, and before what
+// drivers keep of it elsewhere, which the directory may tell of.
+func (h *Host) erase(dir string) error {
+	if err := h.discardStored(h.starts, dir); err != nil {
+		return err
+	}
+	return local.RemoveTree(h.starts, dir)
+}
+
+// discardStored removes what drivers keep elsewhere of a sandbox.
+func (h *Host) discardStored(ctx context.Context, dir string) error {
+	for _, d := range h.tiers.drivers() {
+		if s, ok := d.(Storer); ok {
+			if err := s.Discard(ctx, dir); err != nil {
+				return err
+			}
+		}
 	}
 	return nil
 }
@@ -137,7 +158,7 @@ func (h *Host) sweepDiscarded() {
 	left, _ := filepath.Glob(filepath.Join(h.cfg.StateDir, "sandboxes", "*", discarded+"*"))
 	var all sync.WaitGroup
 	for _, dir := range left {
-		all.Go(func() { local.RemoveTree(h.starts, dir) })
+		all.Go(func() { h.erase(dir) })
 	}
 	all.Wait()
 }

@@ -57,7 +57,11 @@ func (h *Host) endSpare(r *running) error {
 // forget removes what is left of an instance that has ended and was nobody's.
 // Nothing has a file of its users then: they can be another's.
 func (h *Host) forget(spec Spec) error {
-	err := errors.Join(os.RemoveAll(h.spareDir(spec.ID)), h.ids.drop(spec.owner()))
+	dir := h.spareDir(spec.ID)
+	if err := h.discardStored(context.Background(), dir); err != nil {
+		return err
+	}
+	err := errors.Join(os.RemoveAll(dir), h.ids.drop(spec.owner()))
 	if err != nil {
 		return err
 	}

@@ -79,7 +79,7 @@ type kind struct {
 
 // want leaves a test out where an ordinary user cannot have the driver. Root
 // has all of them: what is missing there is an error.
-func (k kind) want(t *testing.T) {
+func (k kind) want(t testing.TB) {
 	t.Helper()
 	if os.Geteuid() == 0 {
 		return

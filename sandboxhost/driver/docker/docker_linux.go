@@ -34,8 +34,8 @@ type Driver struct {
 
 // Options tell a [Driver] where its engine is.
 type Options struct {
-	// Engine is the URL of its Unix socket; what DOCKER_HOST says, else the
-	// usual place, where empty.
+	// Engine is the URL of its Unix socket, or of one that is elsewhere
+	// (tcp://); what DOCKER_HOST says, else the usual place, where empty.
 	Engine string
 	// CgroupParent is the cgroup below which containers have theirs; the
 	// engine's choice where empty.
@@ -45,9 +45,15 @@ type Options struct {
 
 var _ sandboxhost.Driver = (*Driver)(nil)
 
+// Closer is a driver that has connections to an engine.
+type Closer interface {
+	sandboxhost.Driver
+	io.Closer
+}
+
 // New returns a driver. The engine is not asked anything yet. The caller closes
 // it.
-func New(o Options) (*Driver, error) {
+func New(o Options) (Closer, error) {
 	opts := []client.Opt{client.FromEnv}
 	if o.Engine != "" {
 		opts = append(opts, client.WithHost(o.Engine))
@@ -56,7 +62,11 @@ func New(o Options) (*Driver, error) {
 	if err != nil {
 		return nil, fmt.Errorf("docker: %w", err)
 	}
-	return &Driver{engine: engine, agent: o.Agent, cgroupParent: o.CgroupParent}, nil
+	d := &Driver{engine: engine, agent: o.Agent, cgroupParent: o.CgroupParent}
+	if !strings.HasPrefix(engine.DaemonHost(), "unix://") {
+		return remote{d}, nil
+	}
+	return d, nil
 }
 
 // Close ends the connections to the engine.
@@ -74,8 +84,7 @@ func (d *Driver) Start(ctx context.Context, spec sandboxhost.Spec) (sandboxhost.
 		return nil, sandboxhost.Unsupported("start", "the docker driver has no network %q", spec.Box.Network)
 	}
 	if spec.Box.Image != "" && !d.agent.Static {
-		return nil, &sandbox.Error{Kind: sandbox.KindStartFailed, Op: "start",
-			Message: "the agent needs libraries that an image may not have; name a static one by --agent (CGO_ENABLED=0 go build ./cmd/controld-agent)"}
+		return nil, needsStatic()
 	}
 	if err := d.prepare(spec); err != nil {
 		return nil, sandbox.AsError("start", "", err)
@@ -129,7 +138,7 @@ func (d *Driver) run(ctx context.Context, spec sandboxhost.Spec, options client.
 }
 
 // filter says which system calls a container may make, as the engine reads it:
-// Podman wants a file, Docker what stands in it.
+// Podman wants a file, which is put into run, Docker what stands in it.
 func (d *Driver) filter(ctx context.Context, run string) (string, error) {
 	profile, err := seccomp.Docker()
 	if err != nil {
@@ -141,6 +150,9 @@ func (d *Driver) filter(ctx context.Context, run string) (string, error) {
 	}
 	for _, part := range is.Components {
 		if strings.HasPrefix(part.Name, "Podman") {
+			if run == "" {
+				return "", errors.New("Podman reads the filter of system calls from a file of its own machine")
+			}
 			path := filepath.Join(run, "seccomp.json")
 			return path, os.WriteFile(path, []byte(profile), 0o600)
 		}

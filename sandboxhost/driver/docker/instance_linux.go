@@ -105,13 +105,17 @@ func (i *instance) Stats(context.Context) (sandboxhost.Stats, error) {
 }
 
 // Pause implements [sandboxhost.Instance].
-func (i *instance) Pause(ctx context.Context) error {
-	_, err := i.driver.engine.ContainerPause(ctx, name(i.spec), client.ContainerPauseOptions{})
+func (i *instance) Pause(ctx context.Context) error { return i.driver.pause(ctx, i.spec) }
+
+// Resume implements [sandboxhost.Instance].
+func (i *instance) Resume(ctx context.Context) error { return i.driver.resume(ctx, i.spec) }
+
+func (d *Driver) pause(ctx context.Context, spec sandboxhost.Spec) error {
+	_, err := d.engine.ContainerPause(ctx, name(spec), client.ContainerPauseOptions{})
 	return err
 }
 
-// Resume implements [sandboxhost.Instance].
-func (i *instance) Resume(ctx context.Context) error {
-	_, err := i.driver.engine.ContainerUnpause(ctx, name(i.spec), client.ContainerUnpauseOptions{})
+func (d *Driver) resume(ctx context.Context, spec sandboxhost.Spec) error {
+	_, err := d.engine.ContainerUnpause(ctx, name(spec), client.ContainerUnpauseOptions{})
 	return err
 }
