@@ -21,6 +21,9 @@ const foeApart = "apart"
 func touch() int {
 	refused := map[string]error{}
 	threads, _ := filepath.Glob("/proc/1/task/*")
+	for sig := unix.Signal(1); sig <= 64; sig++ {
+		byDescriptor(sig)
+	}
 	for sig := range unix.Signal(65) {
 		for how, err := range signalled(sig, threads) {
 			refused[fmt.Sprintf("signal %d by %s", sig, how)] = err
@@ -58,6 +61,21 @@ func signalled(sig unix.Signal, threads []string) map[string]error {
 		unix.Close(fd)
 	}
 	return is
+}
+
+// byDescriptor has the kernel send a signal for a pipe that can be read. Nobody
+// is told whether it may.
+func byDescriptor(sig unix.Signal) {
+	var fds [2]int
+	if unix.Pipe(fds[:]) != nil {
+		return
+	}
+	unix.FcntlInt(uintptr(fds[0]), unix.F_SETOWN, 1)
+	unix.FcntlInt(uintptr(fds[0]), unix.F_SETSIG, int(sig))
+	unix.FcntlInt(uintptr(fds[0]), unix.F_SETFL, unix.O_ASYNC)
+	unix.Write(fds[1], []byte("x"))
+	unix.Close(fds[0])
+	unix.Close(fds[1])
 }
 
 // meddled is what it says to all that is no signal.

@@ -375,7 +375,9 @@ func (s *siege) bombs() {
 		s.Log("bombs: not thrown, the driver bounds nothing")
 		return
 	}
-	s.does("f() { f | f & }; f; sleep 1", 2*time.Second)
+	if r := s.does("f() { f | f & }; f; sleep 100", time.Second); r.Reason != sandbox.ReasonTimedOut {
+		s.Errorf("a fork bomb: %+v", r)
+	}
 	s.recovers()
 	if r := s.does("dd if=/dev/zero of=/dev/null bs=256M count=1", daemonTimeout); r.Reason != sandbox.ReasonOOMKilled {
 		s.Errorf("a memory bomb: %+v", r)

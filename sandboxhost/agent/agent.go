@@ -42,6 +42,9 @@ type Agent struct {
 	// cgo, on a kernel that lets threads reach files as another user; else Run
 	// fails.
 	User *local.User
+	// Processes bounds the processes and threads that User has at once, where it
+	// is not zero.
+	Processes uint64
 	// Own, where not nil, is who this process is beside that user: root of its
 	// namespace may be root of the machine.
 	Own *local.User

@@ -10,22 +10,28 @@ import "github.com/controld/controld/sandbox/local"
 // Memory, environment and descriptors are closed to them, see [local.Hide].
 // Process 1 is then ended by no signal from its namespace, and from outside by
 // SIGKILL alone: who sent a signal is not told, so there is none that could end
-// it in good order. A fault of its own, as the use of a nil pointer, ends it at
-// once and without a word.
+// it in good order.
 //
 // Where commands are of the same user they can still starve it: they may lower
-// its limits, see prlimit(2).
+// its limits, see prlimit(2). And a fault of its own, as the use of a nil
+// pointer, ends it without a word: commands could feign one, so it hears of none.
 func (a Agent) brace() error {
-	if a.User != nil {
-		if err := become(*a.User, a.Own); err != nil {
+	if !a.Traceable {
+		if err := local.Hide(); err != nil {
 			return err
 		}
 	}
-	if a.Traceable {
+	if a.User != nil {
+		// Who changes is hidden by the kernel, unless fs.suid_dumpable says else.
+		if err := become(*a.User, a.Own, a.Processes); err != nil {
+			return err
+		}
+	}
+	if a.Traceable || !first() {
 		return nil
 	}
-	if err := local.Hide(); err != nil || !first() {
+	if err := local.Hide(); err != nil {
 		return err
 	}
-	return deafen()
+	return deafen(a.User != nil)
 }

@@ -13,7 +13,10 @@ import (
 // it has no handler for, SIGKILL and SIGSTOP among them. With the handlers a
 // dozen of them end it, and sigqueue(3) with a code of the sender's choice looks
 // like a fault of its own. Children begin with the default anyway.
-func deafen() error {
+//
+// faults says that commands cannot send it any. Then those that tell of faults
+// of its own keep their handlers: without them it would end wordless.
+func deafen(faults bool) error {
 	// Needed, lest a write to a standard error that nobody reads end it.
 	signal.Notify(make(chan os.Signal, 1), unix.SIGPIPE)
 	for sig := unix.Signal(1); sig <= lastSignal; sig++ {
@@ -21,6 +24,10 @@ func deafen() error {
 		case unix.SIGKILL, unix.SIGSTOP, // nobody has handlers for these
 			unix.SIGPIPE, unix.SIGCHLD, unix.SIGURG: // the runtime, and who reaps
 			continue
+		case unix.SIGSEGV, unix.SIGBUS, unix.SIGFPE:
+			if faults {
+				continue
+			}
 		}
 		if err := byDefault(sig); err != nil {
 			return os.NewSyscallError("rt_sigaction", err)

@@ -21,7 +21,7 @@ const kept = 1<<unix.CAP_SETUID | 1<<unix.CAP_SETGID | 1<<unix.CAP_KILL
 // permissions. All else of this process is another user's: own, or as it was
 // where that is nil. There are no signals to threads behind deafen, so it comes
 // before.
-func become(u local.User, own *local.User) error {
+func become(u local.User, own *local.User, processes uint64) error {
 	fail := func(what string, err error) error { return fmt.Errorf("--user %s: %s: %w", u, what, err) }
 	if !first() || os.Geteuid() != 0 {
 		return fail("the agent", errors.New("is not process 1 and root of its namespace"))
@@ -42,6 +42,7 @@ func become(u local.User, own *local.User) error {
 		{"capabilities", renounce},
 		{"setfsgid", func() error { return files(unix.SYS_SETFSGID, u.GID) }},
 		{"setfsuid", func() error { return files(unix.SYS_SETFSUID, u.UID) }},
+		{"setrlimit", func() error { return bound(processes) }},
 	} {
 		if err := step.do(); err != nil {
 			return fail(step.name, err)
@@ -76,6 +77,15 @@ func files(call uintptr, id int) error {
 		return unix.EPERM
 	}
 	return asError(errno)
+}
+
+// bound has no user have more processes than that, this process's own for
+// itself. Commands inherit it and cannot raise it.
+func bound(processes uint64) error {
+	if processes == 0 {
+		return nil
+	}
+	return unix.Setrlimit(unix.RLIMIT_NPROC, &unix.Rlimit{Cur: processes, Max: processes})
 }
 
 // unbound empties the bounding set, from which root's programs get theirs.

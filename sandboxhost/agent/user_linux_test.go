@@ -43,6 +43,25 @@ func TestUserIsRefused(t *testing.T) {
 	}
 }
 
+// TestFaultIsTold: an agent that is process 1 and uses a nil pointer says so
+// before it ends.
+func TestFaultIsTold(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root: a process namespace without one of users")
+	}
+	dir := t.TempDir()
+	path := filepath.Join(dir, "fault")
+	build := exec.Command("go", "build", "-o", path, "./testdata/fault")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatal(string(out))
+	}
+	said, err := exec.Command("unshare", "--pid", "--fork", "--kill-child", "--mount-proc", "--", path, filepath.Join(dir, "s")).CombinedOutput()
+	if err == nil || !strings.Contains(string(said), "nil pointer dereference") || !strings.Contains(string(said), "main.main.func1") {
+		t.Errorf("%v: it says %q", err, said)
+	}
+}
+
 // withCgo builds the program as the go command does where nobody says otherwise.
 func withCgo(t *testing.T) string {
 	t.Helper()

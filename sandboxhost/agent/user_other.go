@@ -8,4 +8,4 @@ import (
 	"github.com/controld/controld/sandbox/local"
 )
 
-func become(local.User, *local.User) error { return errors.New("--user needs Linux") }
+func become(local.User, *local.User, uint64) error { return errors.New("--user needs Linux") }

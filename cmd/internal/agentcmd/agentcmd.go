@@ -56,6 +56,7 @@ signal.`,
 	f.StringVar(&a.State, "state", "", "directory for what has to be removed after a kill, out of reach of commands")
 	f.BoolVar(&a.Insecure, "insecure", false, "allow to listen in the clear beyond this machine")
 	f.Var(userFlag{&a.User}, "user", "`UID:GID[,GID...]` of commands and of file calls, where this is process 1 and root of its namespace")
+	f.Uint64Var(&a.Processes, "user-processes", 0, "the most processes and threads of --user at once; 0 is any number")
 	f.Var(userFlag{&a.Own}, "own-user", "`UID:GID` of this process beside --user; root's where it is not told")
 	f.BoolVar(&a.Traceable, "traceable", false, "let processes of the same user trace, read and signal this one")
 	cmd.AddCommand(o.relay())

@@ -134,7 +134,8 @@ func (m mark) release() {
 //
 // With a slot it is born with the mark of all trees and, in its tag, the slot,
 // and births go side by side. Without one the mark alone tells it.
-func (m mark) birth(start func() (*os.Process, error)) (*os.Process, error) {
+func (m mark) birth(begin func() (*os.Process, error)) (*os.Process, error) {
+	start := func() (*os.Process, error) { return ownScore().bear(begin) }
 	if m.marks == nil {
 		return start()
 	}

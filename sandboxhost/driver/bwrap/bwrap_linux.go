@@ -102,7 +102,7 @@ func (d Driver) command(spec sandboxhost.Spec, f *files) *exec.Cmd {
 	var as []string
 	own := hostroot.UID
 	if d.apart(spec) {
-		as, own = launch.As(hostroot.UID, hostroot.GID), 0
+		as, own = launch.As(hostroot.UID, hostroot.GID, 0), 0
 	}
 	cmd.Args = append(cmd.Args, d.Agent.Inside(hostroot.Agent, hostroot.Workspace, launch.HandedURL, spec.Secret, as...)...)
 	cmd.Env, cmd.Dir = []string{}, "/"

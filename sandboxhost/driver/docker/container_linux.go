@@ -42,7 +42,7 @@ func (d *Driver) container(spec sandboxhost.Spec, image, filter string) client.C
 		// The container's users are the machine's, root too: none of the
 		// sandbox's for longer than it takes to become another.
 		user, has = "0:0", launch.Capabilities()
-		as = append(launch.As(uid, gid), "--own-user", fmt.Sprintf("%d:%[1]d", spec.IDs.Base))
+		as = append(launch.As(uid, gid, spec.Box.Processes), "--own-user", fmt.Sprintf("%d:%[1]d", spec.IDs.Base))
 	}
 	temp := fmt.Sprintf("rw,exec,nosuid,nodev,size=%d,mode=1777", hostroot.TempBytes)
 	never := false

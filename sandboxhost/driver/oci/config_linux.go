@@ -30,7 +30,7 @@ func writeConfig(spec sandboxhost.Spec, d Driver, at string) error {
 		Version:  specVersion,
 		Hostname: spec.Sandbox,
 		Root:     &specs.Root{Path: filepath.Join(at, "root"), Readonly: true},
-		Process:  d.process(spec.Secret),
+		Process:  d.process(spec),
 		Mounts:   d.mounts(spec, at),
 		Linux: &specs.Linux{
 			Namespaces:    namespaces(spec.Box.Network),
@@ -62,7 +62,7 @@ func (d Driver) apart() bool { return d.Agent.Apart && !d.isGVisor() }
 // process is the agent: as root of its users with what it needs to start and
 // end the workload's processes, else as the workload's user without any
 // privilege.
-func (d Driver) process(secret string) *specs.Process {
+func (d Driver) process(spec sandboxhost.Spec) *specs.Process {
 	listen := launch.HandedURL
 	if !d.handsOver() {
 		listen = "unix://" + path.Join(hostroot.Link, launch.SocketName)
@@ -75,12 +75,12 @@ func (d Driver) process(secret string) *specs.Process {
 	}
 	var as []string
 	if d.apart() {
-		as = launch.As(hostroot.UID, hostroot.GID)
+		as = launch.As(hostroot.UID, hostroot.GID, spec.Box.Processes)
 		p.User = specs.User{}
 		has := launch.Capabilities()
 		p.Capabilities = &specs.LinuxCapabilities{Bounding: has, Effective: has, Permitted: has}
 	}
-	p.Args = d.Agent.Inside(hostroot.Agent, hostroot.Workspace, listen, secret, as...)
+	p.Args = d.Agent.Inside(hostroot.Agent, hostroot.Workspace, listen, spec.Secret, as...)
 	if !d.handsOver() {
 		return p
 	}
