@@ -151,7 +151,7 @@ func (d *Driver) filter(ctx context.Context, run string) (string, error) {
 	for _, part := range is.Components {
 		if strings.HasPrefix(part.Name, "Podman") {
 			if run == "" {
-				return "", errors.New("Podman reads the filter of system calls from a file of its own machine")
+				return "", errors.New("it is Podman, which reads the filter of system calls from a file of its own machine")
 			}
 			path := filepath.Join(run, "seccomp.json")
 			return path, os.WriteFile(path, []byte(profile), 0o600)
