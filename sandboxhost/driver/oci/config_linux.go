@@ -56,10 +56,6 @@ func (d Driver) cgroup(spec sandboxhost.Spec) string {
 	return path.Join("/", d.CgroupParent, "controld-"+spec.ID)
 }
 
-// apart tells whether the agent is another user than the workload. A kernel of
-// gVisor's has no setfsuid.
-func (d Driver) apart() bool { return d.Agent.Apart && !d.isGVisor() }
-
 // process is the agent: as root of its users with what it needs to start and
 // end the workload's processes, else as the workload's user without any
 // privilege.
@@ -75,7 +71,7 @@ func (d Driver) process(spec sandboxhost.Spec) *specs.Process {
 		NoNewPrivileges: true,
 	}
 	var as []string
-	if d.apart() {
+	if d.Agent.Apart {
 		as = launch.As(hostroot.UID, hostroot.GID, spec.Box.Processes)
 		p.User = specs.User{}
 		has := launch.Capabilities()

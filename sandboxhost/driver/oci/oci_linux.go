@@ -45,7 +45,11 @@ func (d Driver) Start(ctx context.Context, spec sandboxhost.Spec) (sandboxhost.I
 		return nil, sandbox.AsError("start", "", err)
 	}
 	if !d.handsOver() {
-		if err := launch.MakeLink(spec.Run, spec.IDs.Base+hostroot.UID, spec.IDs.Base+hostroot.GID); err != nil {
+		agent := spec.IDs.Base + hostroot.UID
+		if d.Agent.Apart {
+			agent = spec.IDs.Base
+		}
+		if err := launch.MakeLink(spec.Run, agent, agent); err != nil {
 			return nil, sandbox.AsError("start", "", err)
 		}
 	}
