@@ -201,6 +201,7 @@ func (h *Host) place(spec *Spec) {
 	spec.Limits = h.cfg.Limits
 	spec.Journal = filepath.Join(h.cfg.StateDir, "journal")
 	spec.Dir = h.dir(spec.Tenant, spec.Sandbox)
+	spec.State = h.state(spec.Tenant, spec.Sandbox)
 	spec.Run = filepath.Join(h.cfg.StateDir, runDir, spec.ID)
 }
 

@@ -47,7 +47,7 @@ func apart(t *testing.T, do func(*testing.T, string, *duo)) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			d.base = spec.IDs.Base
+			d.base, d.host, d.epoch = spec.IDs.Base, h, info.Epoch
 			do(t, name, d)
 		})
 	}
@@ -56,7 +56,9 @@ func apart(t *testing.T, do func(*testing.T, string, *duo)) {
 // duo is a sandbox of two users.
 type duo struct {
 	sandbox.Backend
+	host  *sandboxhost.Host
 	state string
+	epoch string
 	base  int // the agent's number on the host
 }
 

@@ -72,7 +72,7 @@ func (d Driver) process(spec sandboxhost.Spec) *specs.Process {
 	}
 	var as []string
 	if d.Agent.Apart {
-		as = launch.As(hostroot.UID, hostroot.GID, spec.Box.Processes)
+		as = launch.As(hostroot.UID, hostroot.GID, spec.Box.Processes, hostroot.State)
 		p.User = specs.User{}
 		has := launch.Capabilities()
 		p.Capabilities = &specs.LinuxCapabilities{Bounding: has, Effective: has, Permitted: has}
@@ -133,7 +133,7 @@ func (d Driver) mounts(spec sandboxhost.Spec, at string) []specs.Mount {
 	if !d.isGVisor() {
 		return list // the others are in the root already
 	}
-	for _, s := range shows(spec, at) {
+	for _, s := range d.shows(spec, at) {
 		how := "ro"
 		if s.writable {
 			how = "rw"
@@ -150,12 +150,15 @@ type show struct {
 }
 
 // shows lists them. at is the stage.
-func shows(spec sandboxhost.Spec, at string) []show {
+func (d Driver) shows(spec sandboxhost.Spec, at string) []show {
 	var all []show
 	for _, e := range hostroot.Entries(spec.Box.Network == sandboxhost.NetworkHost) {
 		if e.Source != "" {
 			all = append(all, show{source: e.Source, path: e.Path})
 		}
+	}
+	if d.Agent.Apart {
+		all = append(all, show{source: filepath.Join(at, "state"), path: hostroot.State, writable: true})
 	}
 	return append(all, show{source: filepath.Join(at, "agent"), path: hostroot.Agent},
 		show{source: filepath.Join(at, "workspace"), path: hostroot.Workspace, writable: true})
@@ -180,7 +183,7 @@ func (d Driver) makeRoot(spec sandboxhost.Spec, at string) error {
 	if err := makeEntries(root, spec.Box.Network); err != nil || d.isGVisor() {
 		return err
 	}
-	for _, s := range shows(spec, at) {
+	for _, s := range d.shows(spec, at) {
 		if err := launch.Show(s.source, filepath.Join(root, s.path), s.writable); err != nil {
 			return err
 		}
@@ -198,8 +201,10 @@ func makeEntries(root string, network sandboxhost.Network) error {
 			return err
 		}
 	}
-	if err := os.Mkdir(filepath.Join(root, hostroot.Link), 0o755); err != nil {
-		return err
+	for _, dir := range []string{hostroot.Link, hostroot.State} {
+		if err := os.Mkdir(filepath.Join(root, dir), 0o755); err != nil {
+			return err
+		}
 	}
 	return os.WriteFile(filepath.Join(root, hostroot.Agent), nil, 0o644)
 }
