@@ -38,6 +38,7 @@ var layers = []layer{
 	{room: "sandbox", outside: []string{}, why: "the contract is the standard library's alone"},
 	{room: "sandbox/sandboxtest", allow: []string{"sandbox"}, why: "the suite sees the contract alone"},
 	{room: "sandbox/local", allow: []string{"sandbox"}, why: "the machine itself knows no wire"},
+	{room: "sandbox/local/thread", why: "a thread knows nothing of what it is for"},
 	{room: "rpc", allow: []string{"sandbox"}, why: "the wire knows no socket and no server"},
 	{room: "transfer", allow: []string{"sandbox"}, outside: []string{"github.com/google/uuid"}, why: "the state machine knows no bytes"},
 	{room: "work", allow: []string{"sandbox"}, outside: []string{"github.com/google/uuid"}, why: "what runs apart knows no wire"},

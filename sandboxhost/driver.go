@@ -68,6 +68,9 @@ type Spec struct {
 	Run string `json:"-"`
 	// Journal is a directory for what must be swept should the daemon die.
 	Journal string `json:"-"`
+	// State is a directory of the sandbox's agent, which outlives it like Dir and
+	// which no command may reach. A driver that has it makes it.
+	State string `json:"-"`
 	// Epoch names this life of the sandbox.
 	Epoch  string         `json:"-"`
 	Limits sandbox.Limits `json:"-"`

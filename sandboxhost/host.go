@@ -20,8 +20,8 @@ import (
 
 // Config is what a [Host] is made of. StateDir and Driver are required.
 type Config struct {
-	// StateDir holds sandboxes/TENANT/SANDBOX, run/INSTANCE and journal/. It is made with
-	// mode 0700 where missing.
+	// StateDir holds sandboxes/TENANT/SANDBOX, agents/TENANT/SANDBOX, run/INSTANCE
+	// and journal/. It is made with mode 0700 where missing.
 	StateDir string
 	Driver   Driver
 	// Others are drivers whose instances the host may have to take over: it
@@ -293,6 +293,11 @@ func (h *Host) another(t *tenant, tenantName, name string) *life {
 // dir is the directory of a sandbox.
 func (h *Host) dir(tenantName, name string) string {
 	return filepath.Join(h.cfg.StateDir, "sandboxes", tenantName, name)
+}
+
+// state is the directory of a sandbox's agent.
+func (h *Host) state(tenantName, name string) string {
+	return filepath.Join(h.cfg.StateDir, "agents", tenantName, name)
 }
 
 // Close stops every sandbox and waits. It may be called twice.

@@ -105,6 +105,9 @@ const discarded = ".removed-"
 // nobody ever finds a part of it.
 func (h *Host) discard(tenantName, name string) error {
 	const op = rpc.MethodSandboxRemove
+	if err := local.RemoveTree(h.starts, h.state(tenantName, name)); err != nil && !errors.Is(err, os.ErrNotExist) && h.starts.Err() == nil {
+		return sandbox.AsError(op, "", err)
+	}
 	dir := h.dir(tenantName, name)
 	info, err := os.Lstat(dir)
 	switch {

@@ -68,9 +68,9 @@ func (h *Host) prepare(tier *Tier, spec *Spec) error {
 func (h *Host) place(spec *Spec) {
 	spec.Limits = h.cfg.Limits
 	spec.Journal = filepath.Join(h.cfg.StateDir, "journal")
-	spec.Dir = h.dir(spec.Tenant, spec.Sandbox)
+	spec.Dir, spec.State = h.dir(spec.Tenant, spec.Sandbox), h.state(spec.Tenant, spec.Sandbox)
 	if spec.isSpare() {
-		spec.Dir = h.spareDir(spec.ID)
+		spec.Dir, spec.State = h.spareDir(spec.ID), h.state(spareTenant, spec.ID)
 	}
 	spec.Run = filepath.Join(h.cfg.StateDir, runDir, spec.ID)
 }

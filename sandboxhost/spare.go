@@ -30,6 +30,10 @@ func (s Spec) owner() (tenant, name string) {
 // below the state directory.
 const poolDir = "pool"
 
+// spareTenant stands for a tenant where their agents have theirs. No tenant is
+// called so.
+const spareTenant = ".pool"
+
 func (h *Host) spareDir(id string) string { return filepath.Join(h.cfg.StateDir, poolDir, id) }
 
 // newSpare starts an instance of a tier for nobody.
@@ -61,7 +65,7 @@ func (h *Host) forget(spec Spec) error {
 	if err := h.discardStored(context.Background(), dir); err != nil {
 		return err
 	}
-	err := errors.Join(os.RemoveAll(dir), h.ids.drop(spec.owner()))
+	err := errors.Join(os.RemoveAll(dir), os.RemoveAll(h.state(spareTenant, spec.ID)), h.ids.drop(spec.owner()))
 	if err != nil {
 		return err
 	}

@@ -197,7 +197,7 @@ func TestElsewhereLives(t *testing.T) {
 		t.Errorf("it was not taken over: %v, %v", there, err)
 	}
 	d.end(t, syscall.SIGTERM)
-	if containers, volumes := e.holds(t); containers != 0 || volumes != 1 {
+	if containers, volumes := e.holds(t); containers != 0 || volumes != 2 { // the files, and what the agent writes down
 		t.Errorf("behind the daemon: %d containers, %d volumes", containers, volumes)
 	}
 	d = p.serve(t)

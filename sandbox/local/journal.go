@@ -28,7 +28,8 @@ const (
 // it for its life: a journal that can be locked is a dead one's. It outlives
 // the process, not the machine, so nothing is synced.
 type journal struct {
-	file *os.File // nil: nothing is written down
+	file    *os.File        // nil: nothing is written down
+	private func(do func()) // runs what reaches its directory
 
 	mu   sync.Mutex
 	size int64
@@ -48,19 +49,20 @@ type entry struct {
 	Process *proctree.Remains `json:"process,omitempty"`
 }
 
-func openJournal(dir, id string) (*journal, error) {
-	j := &journal{live: make(map[string]bool)}
+func openJournal(dir, id string, private func(do func())) (*journal, error) {
+	j := &journal{live: make(map[string]bool), private: private}
 	if dir == "" {
 		return j, nil
 	}
 	dir, err := filepath.Abs(dir)
-	if err == nil {
-		err = os.MkdirAll(dir, 0o700)
-	}
 	if err != nil {
 		return nil, err
 	}
-	j.file, err = os.OpenFile(filepath.Join(dir, id+journalSuffix), os.O_RDWR|os.O_CREATE|os.O_EXCL|os.O_APPEND, 0o600)
+	private(func() {
+		if err = os.MkdirAll(dir, 0o700); err == nil {
+			j.file, err = os.OpenFile(filepath.Join(dir, id+journalSuffix), os.O_RDWR|os.O_CREATE|os.O_EXCL|os.O_APPEND, 0o600)
+		}
+	})
 	if err == nil {
 		err = unix.Flock(int(j.file.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 	}
@@ -162,20 +164,29 @@ func (j *journal) close() error {
 	if j.file == nil || len(j.live) > 0 {
 		return j.leave()
 	}
-	return errors.Join(os.Remove(j.file.Name()), j.file.Close())
+	var err error
+	j.private(func() { err = os.Remove(j.file.Name()) })
+	return errors.Join(err, j.file.Close())
 }
 
 // Sweep removes what the journals in stateDir say that dead processes left:
 // temps, and processes with all that grew from them. What was not written
 // down is not touched, nor what a living process wrote down.
-func Sweep(stateDir string) error {
-	names, err := filepath.Glob(filepath.Join(globQuote(stateDir), "*"+journalSuffix))
+func Sweep(stateDir string) error { return SweepOf(stateDir, nil) }
+
+// SweepOf is Sweep before commands run as that user: what is in stateDir is this
+// process's own, and what was left is the user's. nil is this process's own, too.
+func SweepOf(stateDir string, user *User) error {
+	private := user.private()
+	var names []string
+	var err error
+	private(func() { names, err = filepath.Glob(filepath.Join(globQuote(stateDir), "*"+journalSuffix)) })
 	if err != nil {
 		return fail("sweep", stateDir, err)
 	}
 	var errs []error
 	for _, name := range names {
-		if err := sweepJournal(name); err != nil {
+		if err := sweepJournal(name, private); err != nil {
 			errs = append(errs, fail("sweep", stateDir, err))
 		}
 	}
@@ -186,8 +197,10 @@ func globQuote(dir string) string {
 	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`).Replace(dir)
 }
 
-func sweepJournal(name string) error {
-	f, err := os.OpenFile(name, os.O_RDWR, 0)
+func sweepJournal(name string, private func(do func())) error {
+	var f *os.File
+	var err error
+	private(func() { f, err = os.OpenFile(name, os.O_RDWR, 0) })
 	if errors.Is(err, os.ErrNotExist) {
 		return nil
 	}
@@ -216,7 +229,8 @@ func sweepJournal(name string) error {
 			sweepTemp(e)
 		}
 	}
-	return os.Remove(name)
+	private(func() { err = os.Remove(name) })
+	return err
 }
 
 // sweepTemp removes a temp if its directory is still the one it was made in.

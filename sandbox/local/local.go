@@ -74,7 +74,7 @@ func New(o Options) (*Sandbox, error) {
 	if err := s.makeCwd(); err != nil {
 		return nil, err
 	}
-	if s.journal, err = openJournal(o.StateDir, newUUID()); err != nil {
+	if s.journal, err = openJournal(o.StateDir, newUUID(), o.User.private()); err != nil {
 		return nil, fail("new", o.StateDir, err)
 	}
 	if s.null, err = os.Open(os.DevNull); err != nil {

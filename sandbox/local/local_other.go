@@ -20,6 +20,9 @@ func (s *Sandbox) Close() error { return nil }
 // Sweep returns an error: only Linux is supported.
 func Sweep(string) error { return unsupported("sweep") }
 
+// SweepOf returns an error: only Linux is supported.
+func SweepOf(string, *User) error { return unsupported("sweep") }
+
 // RemoveTree returns an error: only Linux is supported.
 func RemoveTree(context.Context, string) error { return unsupported("remove") }
 

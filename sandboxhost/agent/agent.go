@@ -121,7 +121,7 @@ const leaveTimeout = 3 * time.Second
 // place opens the place itself, and what ends it.
 func (a Agent) place() (_ *local.Sandbox, end func(), err error) {
 	if a.State != "" {
-		if err := local.Sweep(a.State); err != nil {
+		if err := local.SweepOf(a.State, a.User); err != nil {
 			return nil, nil, err
 		}
 	}

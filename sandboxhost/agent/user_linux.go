@@ -40,8 +40,7 @@ func become(u local.User, own *local.User, processes uint64) error {
 		{"bounding set", unbound},
 		{"setresuid", func() error { return resign(own.UID, own.GID) }},
 		{"capabilities", renounce},
-		{"setfsgid", func() error { return files(unix.SYS_SETFSGID, u.GID) }},
-		{"setfsuid", func() error { return files(unix.SYS_SETFSUID, u.UID) }},
+		{"setfsuid", func() error { return reach(u) }},
 		{"setrlimit", func() error { return bound(processes) }},
 	} {
 		if err := step.do(); err != nil {
@@ -64,6 +63,27 @@ func resign(uid, gid int) error {
 		return err
 	}
 	return each(unix.SYS_PRCTL, unix.PR_SET_KEEPCAPS, 0, 0)
+}
+
+// reach has file calls be the user's. A kernel of gVisor's knows no such thing;
+// there it is the effective user, which on Linux would let commands change the
+// priority of this process, and of which gVisor makes no more than that.
+func reach(u local.User) error {
+	err := files(unix.SYS_SETFSGID, u.GID)
+	if err == nil {
+		return files(unix.SYS_SETFSUID, u.UID)
+	}
+	if err != unix.ENOSYS {
+		return err
+	}
+	const same = ^uintptr(0)
+	if err := each(unix.SYS_SETRESGID, same, uintptr(u.GID), same); err != nil {
+		return err
+	}
+	if err := each(unix.SYS_SETRESUID, same, uintptr(u.UID), same); err != nil {
+		return err
+	}
+	return renounce() // what is in effect went with root
 }
 
 // files sets a user or group for the file calls of all threads. The call tells

@@ -14,6 +14,8 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/controld/controld/sandbox/local/thread"
 )
 
 const (
@@ -167,9 +169,14 @@ func (m mark) put(pid int) {
 	set := func() { unix.Prlimit(pid, markLimit(), &limit, nil) }
 	if m.user == nil {
 		set()
-	} else {
-		asReal(m.user, set)
+		return
 	}
+	// Who sets the limits of another user's process is really him, see
+	// prlimit(2). In that moment his commands could slow the thread down.
+	thread.Spend(func() {
+		thread.Real(m.user.Uid, m.user.Gid)
+		set()
+	})
 }
 
 // bears tells whether a process with this limit is of the tree. The hard

@@ -18,6 +18,7 @@ type place struct {
 	workspace string
 	agent     string
 	etc       string // the files of the sandbox's own
+	state     string // the agent's own; empty where it has none
 }
 
 // arguments tell bubblewrap what to make of a sandbox. They are carried out in
@@ -37,6 +38,9 @@ func (d Driver) arguments(spec sandboxhost.Spec, at place) []string {
 	}
 	for _, e := range hostroot.Entries(spec.Box.Network == sandboxhost.NetworkHost) {
 		args = append(args, entry(e, at)...)
+	}
+	if at.state != "" {
+		args = append(args, "--bind", at.state, hostroot.State)
 	}
 	temp := fmt.Sprint(hostroot.TempBytes)
 	return append(args,

@@ -47,6 +47,10 @@ func (d Driver) Start(ctx context.Context, spec sandboxhost.Spec) (sandboxhost.I
 	var i sandboxhost.Instance
 	err := launch.Private(func() error {
 		err := launch.Own(at.workspace, spec.IDs.Base+hostroot.UID, spec.IDs.Base+hostroot.GID)
+		if err == nil && d.apart(spec) {
+			at.state = spec.State
+			err = launch.MakeState(at.state, spec.IDs.Base, spec.IDs.Base)
+		}
 		if err == nil {
 			at, err = staged(at)
 		}
@@ -61,8 +65,16 @@ func (d Driver) Start(ctx context.Context, spec sandboxhost.Spec) (sandboxhost.I
 
 // staged returns where a place is seen by everybody.
 func staged(at place) (place, error) {
-	dir, err := launch.Stage(map[string]string{"workspace": at.workspace, "agent": at.agent, "etc": at.etc})
-	return place{workspace: filepath.Join(dir, "workspace"), agent: filepath.Join(dir, "agent"), etc: filepath.Join(dir, "etc")}, err
+	sources := map[string]string{"workspace": at.workspace, "agent": at.agent, "etc": at.etc}
+	if at.state != "" {
+		sources["state"] = at.state
+	}
+	dir, err := launch.Stage(sources)
+	seen := place{workspace: filepath.Join(dir, "workspace"), agent: filepath.Join(dir, "agent"), etc: filepath.Join(dir, "etc")}
+	if at.state != "" {
+		seen.state = filepath.Join(dir, "state")
+	}
+	return seen, err
 }
 
 func (d Driver) start(ctx context.Context, spec sandboxhost.Spec, at place) (sandboxhost.Instance, error) {
@@ -102,7 +114,7 @@ func (d Driver) command(spec sandboxhost.Spec, f *files) *exec.Cmd {
 	var as []string
 	own := hostroot.UID
 	if d.apart(spec) {
-		as, own = launch.As(hostroot.UID, hostroot.GID, 0), 0
+		as, own = launch.As(hostroot.UID, hostroot.GID, 0, hostroot.State), 0
 	}
 	cmd.Args = append(cmd.Args, d.Agent.Inside(hostroot.Agent, hostroot.Workspace, launch.HandedURL, spec.Secret, as...)...)
 	cmd.Env, cmd.Dir = []string{}, "/"

@@ -42,7 +42,7 @@ func (d *Driver) container(spec sandboxhost.Spec, image, filter string) client.C
 		// The container's users are the machine's, root too: none of the
 		// sandbox's for longer than it takes to become another.
 		user, has = "0:0", launch.Capabilities()
-		as = append(launch.As(uid, gid, spec.Box.Processes), "--own-user", fmt.Sprintf("%d:%[1]d", spec.IDs.Base))
+		as = append(launch.As(uid, gid, spec.Box.Processes, hostroot.State), "--own-user", fmt.Sprintf("%d:%[1]d", spec.IDs.Base))
 	}
 	temp := fmt.Sprintf("rw,exec,nosuid,nodev,size=%d,mode=1777", hostroot.TempBytes)
 	never := false
@@ -80,6 +80,9 @@ func (d *Driver) mounts(spec sandboxhost.Spec) []mount.Mount {
 		bind(d.agent.Path, hostroot.Agent, true),
 		bind(launch.LinkDir(spec.Run), hostroot.Link, false),
 		bind(spec.Dir, hostroot.Workspace, false),
+	}
+	if d.agent.Apart {
+		list = append(list, bind(spec.State, hostroot.State, false))
 	}
 	if spec.Box.Image == "" {
 		for _, e := range hostroot.Entries(spec.Box.Network == sandboxhost.NetworkHost) {

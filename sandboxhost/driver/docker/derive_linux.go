@@ -78,13 +78,14 @@ func (r remote) writeAdded(to io.Writer) error {
 	if err != nil {
 		return err
 	}
-	user := remoteIDs.Base + hostroot.UID
+	own, user := remoteIDs.Base, remoteIDs.Base+hostroot.UID
 	w := tar.NewWriter(to)
 	for _, h := range []tar.Header{
 		{Name: filepath.Dir(hostroot.Agent), Typeflag: tar.TypeDir, Mode: 0o755},
 		{Name: hostroot.Agent, Typeflag: tar.TypeReg, Mode: 0o555, Size: int64(len(program))},
 		{Name: hostroot.Link, Typeflag: tar.TypeDir, Mode: 0o700},
 		{Name: "/tmp", Typeflag: tar.TypeDir, Mode: 0o1777}, // runc gives what it mounts there the same
+		{Name: hostroot.State, Typeflag: tar.TypeDir, Mode: 0o700, Uid: own, Gid: own},
 		{Name: hostroot.Workspace, Typeflag: tar.TypeDir, Mode: 0o755, Uid: user, Gid: user},
 	} {
 		h.Name = strings.TrimPrefix(h.Name, "/")

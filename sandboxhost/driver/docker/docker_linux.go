@@ -113,7 +113,10 @@ func (d *Driver) prepare(spec sandboxhost.Spec) error {
 		return err
 	}
 	if d.agent.Apart {
-		uid, gid = 0, 0
+		uid, gid = 0, 0 // which it is until its socket is there
+		if err := launch.MakeState(spec.State, spec.IDs.Base, spec.IDs.Base); err != nil {
+			return err
+		}
 	}
 	return launch.MakeLink(spec.Run, uid, gid)
 }

@@ -92,10 +92,11 @@ func (r remote) start(ctx context.Context, spec sandboxhost.Spec) (*remoteInstan
 func (r remote) container(spec sandboxhost.Spec, image, filter, volume string) client.ContainerCreateOptions {
 	spec.IDs = remoteIDs
 	c := r.Driver.container(spec, image, filter)
-	c.HostConfig.Mounts = []mount.Mount{{
-		Type: mount.TypeVolume, Source: volume, Target: hostroot.Workspace,
-		VolumeOptions: &mount.VolumeOptions{Labels: map[string]string{labelTenant: spec.Tenant, labelSandbox: spec.Sandbox}},
-	}}
+	stored := func(named, at string) mount.Mount {
+		labels := map[string]string{labelTenant: spec.Tenant, labelSandbox: spec.Sandbox}
+		return mount.Mount{Type: mount.TypeVolume, Source: named, Target: at, VolumeOptions: &mount.VolumeOptions{Labels: labels}}
+	}
+	c.HostConfig.Mounts = []mount.Mount{stored(volume, hostroot.Workspace), stored(volume+agentVolume, hostroot.State)}
 	// Whoever may not go through it does not reach the agent's socket.
 	c.HostConfig.Tmpfs[hostroot.Link] = "rw,noexec,nosuid,nodev,size=64k,mode=0700"
 	return c
@@ -118,6 +119,9 @@ func (r remote) Adopt(ctx context.Context, spec sandboxhost.Spec) (sandboxhost.I
 	}
 	return nil, sandboxhost.ErrGone
 }
+
+// agentVolume ends the name of the volume that is the agent's.
+const agentVolume = "-agent"
 
 // volumeFile is the file of a sandbox's directory that names its volume.
 const volumeFile = "volume"
@@ -166,9 +170,10 @@ func (r remote) Discard(ctx context.Context, dir string) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
-	_, err = r.engine.VolumeRemove(ctx, named, client.VolumeRemoveOptions{})
-	if errdefs.IsNotFound(err) {
-		return nil
+	for _, one := range []string{named, named + agentVolume} {
+		if _, err := r.engine.VolumeRemove(ctx, one, client.VolumeRemoveOptions{}); err != nil && !errdefs.IsNotFound(err) {
+			return err
+		}
 	}
-	return err
+	return nil
 }

@@ -21,6 +21,8 @@ const (
 	// Link is the directory in which an agent makes its socket, where it can
 	// be handed none.
 	Link = "/run/controld-link"
+	// State is the directory of an agent that is another user than the workload.
+	State = "/run/controld/state"
 	// UID and GID are the workload's.
 	UID = 1000
 	GID = 1000

@@ -91,9 +91,10 @@ func (a Agent) Inside(program, cwd, listen, secret string, more ...string) []str
 // As are the arguments of an agent that is another user than the workload, which
 // is uid and gid. bound is how many processes and threads both may have at once, 0
 // is any number. The workload gets so many of them that some are left to the
-// agent: a program of Go's that gets no thread ends.
-func As(uid, gid int, bound int64) []string {
-	args := []string{"--user", fmt.Sprintf("%d:%d", uid, gid)}
+// agent: a program of Go's that gets no thread ends. state is where inside the
+// directory is that [MakeState] made.
+func As(uid, gid int, bound int64, state string) []string {
+	args := []string{"--user", fmt.Sprintf("%d:%d", uid, gid), "--state", state}
 	if bound > 0 {
 		args = append(args, "--user-processes", fmt.Sprint(bound-min(bound/4, agentThreads)))
 	}

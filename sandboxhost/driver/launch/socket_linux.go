@@ -60,6 +60,16 @@ func MakeLink(run string, uid, gid int) error {
 	return os.Lchown(LinkDir(run), uid, gid)
 }
 
+// MakeState makes the directory in which an agent writes down what its next life
+// has to remove, where that is not there yet. It is the user's who the agent is,
+// and no workload's.
+func MakeState(dir string, uid, gid int) error {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	return Own(dir, uid, gid)
+}
+
 // LinkDir is the directory that [MakeLink] makes.
 func LinkDir(run string) string { return filepath.Join(run, "link") }
 

@@ -55,10 +55,6 @@ func (d Driver) cgroup(spec sandboxhost.Spec) string {
 	return path.Join("/", d.CgroupParent, "controld-"+spec.ID)
 }
 
-// apart tells whether the agent is another user than the workload. A kernel of
-// gVisor's has no setfsuid.
-func (d Driver) apart() bool { return d.Agent.Apart && !d.isGVisor() }
-
 // process is the agent: as root of its users with what it needs to start and
 // end the workload's processes, else as the workload's user without any
 // privilege.
@@ -74,8 +70,8 @@ func (d Driver) process(spec sandboxhost.Spec) *specs.Process {
 		NoNewPrivileges: true,
 	}
 	var as []string
-	if d.apart() {
-		as = launch.As(hostroot.UID, hostroot.GID, spec.Box.Processes)
+	if d.Agent.Apart {
+		as = launch.As(hostroot.UID, hostroot.GID, spec.Box.Processes, hostroot.State)
 		p.User = specs.User{}
 		has := launch.Capabilities()
 		p.Capabilities = &specs.LinuxCapabilities{Bounding: has, Effective: has, Permitted: has}
@@ -136,7 +132,7 @@ func (d Driver) mounts(spec sandboxhost.Spec, at string) []specs.Mount {
 	if !d.isGVisor() {
 		return list // the others are in the root already
 	}
-	for _, s := range shows(spec, at) {
+	for _, s := range d.shows(spec, at) {
 		how := "ro"
 		if s.writable {
 			how = "rw"
@@ -153,12 +149,15 @@ type show struct {
 }
 
 // shows lists them. at is the stage.
-func shows(spec sandboxhost.Spec, at string) []show {
+func (d Driver) shows(spec sandboxhost.Spec, at string) []show {
 	var all []show
 	for _, e := range entries(spec.Box) {
 		if e.Source != "" {
 			all = append(all, show{source: e.Source, path: e.Path})
 		}
+	}
+	if d.Agent.Apart {
+		all = append(all, show{source: filepath.Join(at, "state"), path: hostroot.State, writable: true})
 	}
 	return append(all, show{source: filepath.Join(at, "agent"), path: hostroot.Agent},
 		show{source: filepath.Join(at, "workspace"), path: hostroot.Workspace, writable: true})

@@ -49,10 +49,8 @@ func (d Driver) Start(ctx context.Context, spec sandboxhost.Spec) (sandboxhost.I
 	if err := launch.Own(spec.Dir, spec.IDs.Base+hostroot.UID, spec.IDs.Base+hostroot.GID); err != nil {
 		return nil, sandbox.AsError("start", "", err)
 	}
-	if !d.handsOver() {
-		if err := launch.MakeLink(spec.Run, spec.IDs.Base+hostroot.UID, spec.IDs.Base+hostroot.GID); err != nil {
-			return nil, sandbox.AsError("start", "", err)
-		}
+	if err := d.prepare(spec); err != nil {
+		return nil, sandbox.AsError("start", "", err)
 	}
 	root := ""
 	if spec.Box.Image != "" {
@@ -66,6 +64,22 @@ func (d Driver) Start(ctx context.Context, spec sandboxhost.Spec) (sandboxhost.I
 		return nil, errors.Join(startFailed(spec.Run, err), d.clear(context.WithoutCancel(ctx), spec))
 	}
 	return i, nil
+}
+
+// prepare makes the directories of the agent's, who is root of the sandbox's
+// users where it is not the workload's.
+func (d Driver) prepare(spec sandboxhost.Spec) error {
+	agent := spec.IDs.Base + hostroot.UID
+	if d.Agent.Apart {
+		agent = spec.IDs.Base
+		if err := launch.MakeState(spec.State, agent, agent); err != nil {
+			return err
+		}
+	}
+	if d.handsOver() {
+		return nil
+	}
+	return launch.MakeLink(spec.Run, agent, agent)
 }
 
 // supports refuses what the driver cannot hold.
@@ -115,6 +129,9 @@ func (d Driver) run(ctx context.Context, spec sandboxhost.Spec, root string) (*l
 	sources := map[string]string{"workspace": spec.Dir, "agent": d.Agent.Path}
 	if !d.handsOver() {
 		sources["link"] = launch.LinkDir(spec.Run)
+	}
+	if d.Agent.Apart {
+		sources["state"] = spec.State
 	}
 	at, err := launch.Stage(sources)
 	if err == nil && d.wantsOneVersion() {

@@ -37,7 +37,7 @@ func (d Driver) makeRoot(spec sandboxhost.Spec, image, at string) error {
 	if d.isGVisor() {
 		return nil
 	}
-	for _, s := range shows(spec, at) {
+	for _, s := range d.shows(spec, at) {
 		if err := launch.Show(s.source, filepath.Join(root, s.path), s.writable); err != nil {
 			return err
 		}
@@ -79,8 +79,10 @@ func makeEntries(root string, all []hostroot.Entry) error {
 			return err
 		}
 	}
-	if err := os.Mkdir(filepath.Join(root, hostroot.Link), 0o755); err != nil {
-		return err
+	for _, dir := range []string{hostroot.Link, hostroot.State} {
+		if err := os.Mkdir(filepath.Join(root, dir), 0o755); err != nil {
+			return err
+		}
 	}
 	return os.WriteFile(filepath.Join(root, hostroot.Agent), nil, 0o644)
 }
