@@ -29,8 +29,13 @@ type Config struct {
 	Others []Driver
 	// Box is what sandboxes are made of.
 	Box Box
-	// Tiers are other ways of making sandboxes than Driver, Box, IdleStop and
-	// MaxLife say, and TenantTiers names that of a tenant, where it is one of
+	// Pool is how many instances are kept ready for sandboxes without files.
+	Pool int
+	// PoolFailed, where not nil, is told of what keeps a pool from being full.
+	// The name is that of its tier.
+	PoolFailed func(tier string, err error)
+	// Tiers are other ways of making sandboxes than Driver, Box, IdleStop,
+	// MaxLife and Pool say, and TenantTiers names that of a tenant, where it is one of
 	// them. A sandbox is of its tier for the whole of a life.
 	Tiers       []Tier
 	TenantTiers map[string]string
@@ -60,6 +65,7 @@ type Config struct {
 type Host struct {
 	cfg    Config
 	tiers  *tiers
+	pools  pools
 	ids    *ids
 	births *fair.Gate // of commands
 
@@ -95,6 +101,9 @@ func New(cfg Config) (*Host, error) {
 	if cfg.Ended == nil {
 		cfg.Ended = func(Spec, Death, error) {}
 	}
+	if cfg.PoolFailed == nil {
+		cfg.PoolFailed = func(string, error) {}
+	}
 	tiers, err := newTiers(cfg)
 	if err != nil {
 		return nil, err
@@ -108,7 +117,7 @@ func New(cfg Config) (*Host, error) {
 	if err != nil {
 		return nil, err
 	}
-	h := &Host{cfg: cfg, tiers: tiers, ids: ids, births: newBirths(), tokens: cfg.Tokens, tenants: make(map[string]*tenant)}
+	h := &Host{cfg: cfg, tiers: tiers, pools: newPools(tiers), ids: ids, births: newBirths(), tokens: cfg.Tokens, tenants: make(map[string]*tenant)}
 	h.starts, h.noStarts = context.WithCancel(context.Background())
 	return h, nil
 }
@@ -300,7 +309,7 @@ func (h *Host) state(tenantName, name string) string {
 	return filepath.Join(h.cfg.StateDir, "agents", tenantName, name)
 }
 
-// Close stops every sandbox and waits. It may be called twice.
+// Close stops every sandbox, and what is ready to be one, and waits. It may be called twice.
 func (h *Host) Close() error {
 	h.noStarts()
 	h.mu.Lock()
@@ -315,6 +324,8 @@ func (h *Host) Close() error {
 	}
 	h.mu.Unlock()
 	var wg sync.WaitGroup
+	var spares error
+	wg.Go(func() { spares = h.closePools() })
 	errs := make([]error, len(all))
 	for i, l := range all {
 		wg.Go(func() {
@@ -325,5 +336,5 @@ func (h *Host) Close() error {
 	}
 	wg.Wait()
 	h.living.Wait()
-	return errors.Join(errs...)
+	return errors.Join(append(errs, spares)...)
 }

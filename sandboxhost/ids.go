@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 
 	"github.com/controld/controld/sandbox"
@@ -101,6 +102,50 @@ func (k *ids) drop(tenant, name string) error {
 	}
 	k.release(n)
 	return nil
+}
+
+// move gives a sandbox the users of an instance that was nobody's, in place of
+// those that it had.
+func (k *ids) move(spec Spec) error {
+	if k == nil {
+		return nil
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	from, to := "/"+spec.ID, spec.Tenant+"/"+spec.Sandbox
+	n, known := k.of[from]
+	if !known {
+		return nil
+	}
+	before, had := k.of[to]
+	delete(k.of, from)
+	k.of[to] = n
+	if err := k.write(); err != nil {
+		k.of[from] = n
+		if delete(k.of, to); had {
+			k.of[to] = before
+		}
+		return err
+	}
+	if had {
+		k.release(before)
+	}
+	return nil
+}
+
+// spares are the instances that were nobody's when they got users.
+func (k *ids) spares() (all []string) {
+	if k == nil {
+		return nil
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for key := range k.of {
+		if id, ok := strings.CutPrefix(key, "/"); ok {
+			all = append(all, id)
+		}
+	}
+	return all
 }
 
 func (k *ids) release(n int) {

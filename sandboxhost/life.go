@@ -63,7 +63,7 @@ func (h *Host) start(l *life) {
 	defer close(l.begun)
 	ctx, cancel := context.WithTimeout(h.starts, startTimeout)
 	defer cancel()
-	if l.err = h.succeed(ctx, l); l.err == nil {
+	if l.err = h.succeed(ctx, l); l.err == nil && !h.fromPool(l) {
 		l.err = h.run(ctx, l.tier, &l.running)
 	}
 	if l.err != nil {
@@ -138,11 +138,14 @@ func (h *Host) retire(l *life) {
 	}
 }
 
+// notEnding is the death of what does not die.
+var notEnding = Death{Detail: "it was told to end, and does not"}
+
 // stop ends a life that has begun and waits until it is cleared away.
 func (h *Host) stop(l *life) error {
 	err := l.instance.Stop()
 	if err != nil && !isClosed(l.instance.Done()) {
-		h.cfg.Ended(l.spec, Death{Detail: "it was told to end, and does not"}, err)
+		h.cfg.Ended(l.spec, notEnding, err)
 		return err
 	}
 	<-l.cleared

@@ -22,7 +22,13 @@ const adoptTimeout = 10 * time.Second
 
 // writeSpec writes down what is about to be started: the directory holds it
 // whole or not at all.
-func writeSpec(spec Spec) error {
+func writeSpec(spec Spec) error { return putSpec(spec, func(string) error { return nil }) }
+
+// replaceSpec writes down what an instance is from now on, so that it is found
+// behind a loss of power as well.
+func replaceSpec(spec Spec) error { return putSpec(spec, syncFile) }
+
+func putSpec(spec Spec, settle func(path string) error) error {
 	text, err := json.Marshal(spec)
 	if err != nil {
 		return err
@@ -31,7 +37,22 @@ func writeSpec(spec Spec) error {
 	if err := os.WriteFile(temp, append(text, '\n'), 0o600); err != nil {
 		return err
 	}
-	return os.Rename(temp, filepath.Join(spec.Run, specFile))
+	if err := settle(temp); err != nil {
+		return err
+	}
+	if err := os.Rename(temp, filepath.Join(spec.Run, specFile)); err != nil {
+		return err
+	}
+	return settle(spec.Run)
+}
+
+func syncFile(path string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	return f.Sync()
 }
 
 // readSpec reads what [writeSpec] wrote of an instance.
@@ -63,7 +84,7 @@ func (h *Host) Adopt(ctx context.Context) error {
 		all.Go(func() { errs[i] = h.adopt(ctx, filepath.Join(h.cfg.StateDir, runDir, d.Name())) })
 	}
 	all.Wait()
-	return errors.Join(errs...)
+	return errors.Join(append(errs, h.sweepSpares())...)
 }
 
 // adopt takes over the one instance of a directory.
@@ -88,6 +109,9 @@ func (h *Host) adopt(ctx context.Context, dir string) error {
 	}
 	l := h.newLife(tier, spec)
 	if l.instance, err = tier.Driver.Adopt(ctx, spec); err == nil {
+		if err = h.settle(spec); err != nil {
+			return fmt.Errorf("%s: %w", dir, errors.Join(err, h.end(spec, l.instance)))
+		}
 		if err = l.meet(ctx); err == nil {
 			h.keep(l)
 			return nil
@@ -96,7 +120,7 @@ func (h *Host) adopt(ctx context.Context, dir string) error {
 	if !errors.Is(err, ErrGone) {
 		return fmt.Errorf("%s: %w", dir, err)
 	}
-	return os.RemoveAll(dir)
+	return h.forget(spec)
 }
 
 // keep has the host know a life that runs.

@@ -52,36 +52,67 @@ func (h *Host) newSpare(ctx context.Context, tier *Tier) (*running, error) {
 
 // endSpare ends one that is still nobody's.
 func (h *Host) endSpare(r *running) error {
-	if err := errors.Join(r.unlink(), r.instance.Stop()); err != nil {
-		return err
-	}
-	return h.forget(r.spec)
+	return errors.Join(r.unlink(), h.end(r.spec, r.instance))
 }
 
-// forget removes what is left of an instance that has ended and was nobody's.
-// Nothing has a file of its users then: they can be another's.
+// end ends an instance that nobody has used.
+func (h *Host) end(spec Spec, i Instance) error {
+	if err := i.Stop(); err != nil {
+		return err
+	}
+	return h.forget(spec)
+}
+
+// forget removes what is left of an instance that has ended, but for what is a
+// sandbox's by now. While it was nobody's it had no file: its users can be
+// another's.
 func (h *Host) forget(spec Spec) error {
 	dir := h.spareDir(spec.ID)
 	if err := h.discardStored(context.Background(), dir); err != nil {
 		return err
 	}
-	err := errors.Join(os.RemoveAll(dir), os.RemoveAll(h.state(spareTenant, spec.ID)), h.ids.drop(spec.owner()))
+	err := errors.Join(os.RemoveAll(dir), os.RemoveAll(h.state(spareTenant, spec.ID)), h.ids.drop("", spec.ID))
 	if err != nil {
 		return err
 	}
 	return os.RemoveAll(spec.Run)
 }
 
-// adoptSpare ends what an earlier life of the host started for nobody.
+// adoptSpare ends what an earlier life of the host started for nobody: it may be
+// made otherwise than this one would.
 func (h *Host) adoptSpare(ctx context.Context, tier *Tier, spec Spec) error {
 	i, err := tier.Driver.Adopt(ctx, spec)
-	if err == nil {
-		err = i.Stop()
+	switch {
+	case err == nil:
+		err = h.end(spec, i)
+	case errors.Is(err, ErrGone):
+		return h.forget(spec)
 	}
-	if err != nil && !errors.Is(err, ErrGone) {
+	if err != nil {
 		return fmt.Errorf("%s: %w", spec.Run, err)
 	}
-	return h.forget(spec)
+	return nil
+}
+
+// sweepSpares removes directories and users of instances that were nobody's and
+// are not written down: the host was killed before it did, or behind their end.
+func (h *Host) sweepSpares() error {
+	dirs, err := os.ReadDir(filepath.Join(h.cfg.StateDir, poolDir))
+	if err != nil {
+		return err
+	}
+	left := h.ids.spares()
+	for _, d := range dirs {
+		left = append(left, d.Name())
+	}
+	var errs []error
+	for _, id := range left {
+		run := filepath.Join(h.cfg.StateDir, runDir, id)
+		if _, err := os.Lstat(run); errors.Is(err, os.ErrNotExist) {
+			errs = append(errs, h.forget(Spec{ID: id, Run: run}))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // TryTiers proves that each tier with a name can make sandboxes here: it starts

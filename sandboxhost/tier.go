@@ -18,6 +18,8 @@ type Tier struct {
 	Box Box
 	// IdleStop and MaxLife are as in [Config].
 	IdleStop, MaxLife time.Duration
+	// Pool is how many instances are kept ready, see [Host.FillPools].
+	Pool int
 }
 
 var tierName = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,62}$`)
@@ -42,7 +44,7 @@ type tiers struct {
 
 func newTiers(cfg Config) (*tiers, error) {
 	t := &tiers{all: make(map[string]*Tier), others: cfg.Others}
-	t.all[""] = &Tier{Driver: cfg.Driver, Box: cfg.Box, IdleStop: cfg.IdleStop, MaxLife: cfg.MaxLife}
+	t.all[""] = &Tier{Driver: cfg.Driver, Box: cfg.Box, IdleStop: cfg.IdleStop, MaxLife: cfg.MaxLife, Pool: cfg.Pool}
 	for _, tier := range cfg.Tiers {
 		if err := CheckTierName(tier.Name); err != nil {
 			return nil, err

@@ -47,6 +47,7 @@ type daemon struct {
 	ended chan error
 	ready struct {
 		Control, Data []string
+		Admin         string
 	}
 }
 

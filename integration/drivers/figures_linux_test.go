@@ -19,11 +19,15 @@ import (
 //
 //	go test -run '^$' -bench . -benchtime 10x ./integration/drivers
 
-// medians runs ours and theirs in turns and reports both, and the ratio.
-func medians(b *testing.B, ours, theirs func() error) {
+// medians runs ours and theirs in turns and reports both, and the ratio. What
+// comes before each turn does not count.
+func medians(b *testing.B, ours, theirs func() error, before ...func()) {
 	b.Helper()
 	took := make([][]float64, 2)
 	for b.Loop() {
+		for _, do := range before {
+			do()
+		}
 		for i, do := range []func() error{ours, theirs} {
 			began := time.Now()
 			if err := do(); err != nil {

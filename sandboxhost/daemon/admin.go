@@ -89,5 +89,6 @@ func (d *Daemon) metrics() *prometheus.Registry {
 		}),
 	)
 	d.registerGate(reg)
+	d.registerPools(reg)
 	return reg
 }

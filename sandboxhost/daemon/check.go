@@ -54,6 +54,8 @@ func (c Config) checkDriver() error {
 	switch network := sandboxhost.Network(c.Network); {
 	case c.Driver == host.Name && c.box() != (sandboxhost.Box{}):
 		return fmt.Errorf("image, network, sandbox-...: the driver %s has no sandbox around its commands", host.Name)
+	case c.Driver == host.Name && c.Pool > 0:
+		return fmt.Errorf("pool: the driver %s starts at once and keeps nothing ready", host.Name)
 	case !network.Known():
 		return fmt.Errorf("network: %q is neither none nor host", network)
 	case !(c.SandboxCPUs >= 0): // nor NaN
@@ -167,7 +169,7 @@ func (c Config) checkNumbers() error {
 		}
 	}
 	for key, n := range map[string]int64{
-		"max-splices": int64(c.MaxSplices), "max-bytes-per-second": c.MaxBytesPerSecond,
+		"max-splices": int64(c.MaxSplices), "pool": int64(c.Pool), "max-bytes-per-second": c.MaxBytesPerSecond,
 		"exec-memory": c.ExecMemory, "exec-processes": c.ExecProcesses,
 		"sandbox-memory": c.SandboxMemory, "sandbox-processes": c.SandboxProcesses,
 		"max-unauthenticated": int64(c.MaxUnauthenticated), "max-unauthenticated-each": int64(c.MaxUnauthenticatedEach),

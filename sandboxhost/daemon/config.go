@@ -44,6 +44,8 @@ type Config struct {
 	// it lives at all unless it is extended; 0 is for ever.
 	IdleStop time.Duration `koanf:"idle-stop"`
 	MaxLife  time.Duration `koanf:"max-life"`
+	// Pool is how many sandboxes are kept ready for a first hello.
+	Pool int `koanf:"pool"`
 	// Tiers are other ways of making sandboxes, NAME=KEY:VALUE,... each; what
 	// one does not name is as said here. TenantTiers are TENANT=NAME.
 	Tiers       []string `koanf:"tier"`

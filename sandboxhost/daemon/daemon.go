@@ -178,6 +178,7 @@ func (d *Daemon) open() error {
 	if err := d.host.Adopt(context.Background()); err != nil {
 		d.log.Error().Err(err).Msg("sandboxes of an earlier daemon")
 	}
+	d.host.FillPools()
 	d.serveBy()
 	return nil
 }
@@ -198,8 +199,8 @@ func (d *Daemon) openHost(tokens *sandboxhost.Tokens) error {
 	}
 	d.host, err = sandboxhost.New(sandboxhost.Config{
 		StateDir: d.cfg.StateDir, Driver: driver, Others: others, Tokens: tokens,
-		Box: d.cfg.box(), IdleStop: d.cfg.IdleStop, MaxLife: d.cfg.MaxLife, Tiers: tiers, TenantTiers: of,
-		Ended:            d.sandboxEnded,
+		Box: d.cfg.box(), IdleStop: d.cfg.IdleStop, MaxLife: d.cfg.MaxLife, Pool: d.cfg.Pool, Tiers: tiers, TenantTiers: of,
+		Ended: d.sandboxEnded, PoolFailed: d.poolFailed,
 		CertificateLogin: d.cfg.TLSClientLogin,
 		Limits:           d.cfg.Limits(), Quotas: d.cfg.quotas(), Epoch: uuid.NewString(),
 	})

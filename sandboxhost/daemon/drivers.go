@@ -59,3 +59,8 @@ func (d *Daemon) sandboxEnded(spec sandboxhost.Spec, death sandboxhost.Death, le
 	e.Str("tenant", spec.Tenant).Str("sandbox", spec.Sandbox).Str("instance", spec.ID).
 		Str("reason", death.Reason()).Str("detail", death.Detail).Msg("a sandbox has ended")
 }
+
+// poolFailed tells of a pool that is not full.
+func (d *Daemon) poolFailed(tier string, err error) {
+	d.log.Warn().Str("tier", tier).Err(err).Msg("a sandbox could not be kept ready")
+}

@@ -35,3 +35,12 @@ func (d *Daemon) registerGate(reg *prometheus.Registry) {
 			func() float64 { at, _ := d.identity.notAfter(); return float64(at.Unix()) })
 	}
 }
+
+// registerPools adds how many sandboxes are ready and nobody's yet.
+func (d *Daemon) registerPools(reg *prometheus.Registry) {
+	for tier := range d.host.Ready() {
+		reg.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "controld_pool_ready_sandboxes",
+			Help: "Sandboxes that are ready and nobody's yet.", ConstLabels: prometheus.Labels{"tier": tier}},
+			func() float64 { return float64(d.host.Ready()[tier]) }))
+	}
+}

@@ -26,6 +26,7 @@ var tierKeys = map[string]func(c *Config, value string) error{
 	"cpus":      func(c *Config, v string) error { return set(&c.SandboxCPUs, v, parseShare) },
 	"idle-stop": func(c *Config, v string) error { return set(&c.IdleStop, v, time.ParseDuration) },
 	"max-life":  func(c *Config, v string) error { return set(&c.MaxLife, v, time.ParseDuration) },
+	"pool":      func(c *Config, v string) error { return set(&c.Pool, v, strconv.Atoi) },
 }
 
 func set[T any](field *T, value string, parse func(string) (T, error)) error {
@@ -148,7 +149,7 @@ func (c Config) tenantTiers() (map[string]string, error) {
 
 // of is what the host is told of a tier with a driver.
 func (c Config) of(name string, driver sandboxhost.Driver) sandboxhost.Tier {
-	return sandboxhost.Tier{Name: name, Driver: driver, Box: c.box(), IdleStop: c.IdleStop, MaxLife: c.MaxLife}
+	return sandboxhost.Tier{Name: name, Driver: driver, Box: c.box(), IdleStop: c.IdleStop, MaxLife: c.MaxLife, Pool: c.Pool}
 }
 
 // hostTiers makes the drivers of all tiers.
