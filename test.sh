@@ -45,6 +45,7 @@ format() {
 vet() {
 	say "go vet"
 	go vet ./...
+	GOOS=darwin go vet ./...
 }
 
 lint() {

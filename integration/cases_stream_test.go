@@ -302,7 +302,7 @@ func TestCase_C10(t *testing.T) {
 	if err := syscall.Statfs(p.cwd(), &fs); err != nil {
 		t.Fatal(err)
 	}
-	size := int64(fs.Blocks)*fs.Bsize + 1<<30
+	size := int64(fs.Blocks)*int64(fs.Bsize) + 1<<30
 	_, err = sb.WriteFileStream(t.Context(), "big", io.LimitReader(zeros{}, size), sandbox.WriteOptions{Size: sandbox.Some(size)})
 	wantKind(t, err, sandbox.KindNoSpace)
 	if ok, err := sb.Exists(t.Context(), "big", sandbox.ExistsOptions{}); ok || err != nil {

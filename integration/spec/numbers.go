@@ -97,6 +97,7 @@ func ofTheProtocol() []number {
 		{value: bytesOf(dataport.MuxWindow), bounds: "what a stalled stream of a session holds", rule: "P2.13"},
 		{value: bytesOf(dataport.LingerBytes) + ", " + span(dataport.LingerTime), bounds: "what is read and dropped behind a last answer", rule: "P4.16"},
 		{value: span(dataport.DeadPeerTimeout), bounds: "until a dead peer is noticed", rule: "P4.15"},
+		{value: span(daemon.HangPatience), bounds: "how long an end waits for a call that the system does not give back", rule: "P12.5"},
 		{value: count(transfer.MaxKept), bounds: "outcomes of a tenant that are kept", rule: "P10.9"},
 		{value: span(transfer.FetchGrace), bounds: "how long a drain waits for verdicts to be fetched", rule: "P12.4"},
 		{value: span(work.KeptFor) + ", " + count(work.MaxAnswers) + ", " + bytesOf(work.MaxAnswerBytes), bounds: "answers to calls with keys that are kept", rule: "P14.6"},

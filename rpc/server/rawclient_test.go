@@ -156,3 +156,14 @@ func (p reply) text(t *testing.T, field string) string {
 	}
 	return string(v)
 }
+
+// readLine reads up to a newline and no further.
+func (r *raw) readLine() string {
+	r.t.Helper()
+	r.conn.SetReadDeadline(time.Now().Add(patience))
+	line, err := r.in.ReadString('\n')
+	if err != nil {
+		r.t.Fatalf("%q, then %v", line, err)
+	}
+	return line
+}

@@ -103,17 +103,6 @@ func TestTimes(t *testing.T) {
 	}
 }
 
-// readLine reads up to a newline and no further.
-func (r *raw) readLine() string {
-	r.t.Helper()
-	r.conn.SetReadDeadline(time.Now().Add(patience))
-	line, err := r.in.ReadString('\n')
-	if err != nil {
-		r.t.Fatalf("%q, then %v", line, err)
-	}
-	return line
-}
-
 // TestMuxData: P2.12, P2.11 and P2.6. A token of a session opens a stream of
 // that session alone, and presenting it elsewhere does not spend it.
 func TestMuxData(t *testing.T) {

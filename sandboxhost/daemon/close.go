@@ -9,9 +9,9 @@ import (
 // The end does not wait for ever for a call that the kernel does not give back,
 // as one on a network file system whose server is gone.
 const (
-	// hangPatience is how long the first step that hangs is waited for, and
-	// hangMore any other.
-	hangPatience = 3 * time.Second
+	// HangPatience is how long the first step of an end that hangs is waited
+	// for, and hangMore any other.
+	HangPatience = 3 * time.Second
 	hangMore     = 500 * time.Millisecond
 	// stopPatience is for what bounds its end itself, unless that hangs.
 	stopPatience = 15 * time.Second
@@ -69,7 +69,7 @@ func (l *leaving) step(name string, patience time.Duration, do func()) {
 	case l.hung:
 		patience = hangMore
 	default:
-		patience = hangPatience
+		patience = HangPatience
 	}
 	timer := time.NewTimer(patience)
 	defer timer.Stop()
