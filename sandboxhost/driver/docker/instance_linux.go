@@ -25,18 +25,17 @@ type instance struct {
 	spec     sandboxhost.Spec
 	first    *launch.Process
 	group    cgroup.Group
+	oom      *cgroup.OOM
 	once     sync.Once // of Stop
 	stopping atomic.Bool
 	stopped  error
 	done     chan struct{}
 	death    sandboxhost.Death
-	// oomSeen is how many of its processes were known to have been killed for
-	// want of memory: one that died so before is no reason for its end now.
-	oomSeen atomic.Int64
 }
 
 func newInstance(d *Driver, spec sandboxhost.Spec, first *launch.Process) *instance {
-	i := &instance{driver: d, spec: spec, first: first, group: cgroup.Of(first.PID()), done: make(chan struct{})}
+	group := cgroup.Of(first.PID())
+	i := &instance{driver: d, spec: spec, first: first, group: group, oom: cgroup.NewOOM(group), done: make(chan struct{})}
 	go i.watch()
 	return i
 }
@@ -50,25 +49,20 @@ func (i *instance) watch() {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), askTimeout)
 	defer cancel()
-	seen, now := i.oomSeen.Load(), i.group.OOMKills()
-	i.death.OutOfMemory = now > seen
+	i.death.OutOfMemory = i.oom.Since() > 0
 	is, err := i.driver.engine.ContainerInspect(ctx, name(i.spec), client.ContainerInspectOptions{})
 	if err != nil {
 		i.death.Detail = err.Error()
 		return
 	}
-	if now == 0 && seen == 0 { // perhaps the group is gone; the engine knows of any process
+	if !i.oom.Ever() { // perhaps the group is gone; the engine knows of any process
 		i.death.OutOfMemory = is.Container.State.OOMKilled
 	}
 	i.death.Detail = fmt.Sprintf("exit status %d: %s", is.Container.State.ExitCode, i.driver.lastWords(ctx, i.spec))
 }
 
 // OOMKills implements [sandboxhost.OOMCounter].
-func (i *instance) OOMKills() int64 {
-	n := i.group.OOMKills()
-	i.oomSeen.Store(n)
-	return n
-}
+func (i *instance) OOMKills() int64 { return i.oom.Kills() }
 
 // Link implements [sandboxhost.Instance].
 func (i *instance) Link() sandboxhost.Link {

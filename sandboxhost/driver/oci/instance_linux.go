@@ -21,18 +21,17 @@ type instance struct {
 	spec     sandboxhost.Spec
 	first    *launch.Process
 	group    cgroup.Group
+	oom      *cgroup.OOM
 	once     sync.Once // of Stop
 	stopping atomic.Bool
 	stopped  error
 	done     chan struct{}
 	death    sandboxhost.Death
-	// oomSeen is how many of its processes were known to have been killed for
-	// want of memory: one that died so before is no reason for its end now.
-	oomSeen atomic.Int64
 }
 
 func newInstance(d Driver, spec sandboxhost.Spec, first *launch.Process) *instance {
-	i := &instance{driver: d, spec: spec, first: first, group: cgroup.Group(d.cgroup(spec)), done: make(chan struct{})}
+	group := cgroup.Group(d.cgroup(spec))
+	i := &instance{driver: d, spec: spec, first: first, group: group, oom: cgroup.NewOOM(group), done: make(chan struct{})}
 	go i.watch()
 	return i
 }
@@ -44,15 +43,11 @@ func (i *instance) watch() {
 	if i.stopping.Load() {
 		return
 	}
-	i.death = sandboxhost.Death{OutOfMemory: i.group.OOMKills() > i.oomSeen.Load(), Detail: "it exited: " + strings.TrimSpace(launch.LastWords(i.spec.Run))}
+	i.death = sandboxhost.Death{OutOfMemory: i.oom.Since() > 0, Detail: "it exited: " + strings.TrimSpace(launch.LastWords(i.spec.Run))}
 }
 
 // OOMKills implements [sandboxhost.OOMCounter].
-func (i *instance) OOMKills() int64 {
-	n := i.group.OOMKills()
-	i.oomSeen.Store(n)
-	return n
-}
+func (i *instance) OOMKills() int64 { return i.oom.Kills() }
 
 // Link implements [sandboxhost.Instance].
 func (i *instance) Link() sandboxhost.Link {
