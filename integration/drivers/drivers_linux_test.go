@@ -55,7 +55,14 @@ func newHost(t testing.TB, d sandboxhost.Driver) *sandboxhost.Host {
 
 func newHostOf(t testing.TB, d sandboxhost.Driver, box sandboxhost.Box) *sandboxhost.Host {
 	t.Helper()
-	h, err := sandboxhost.New(sandboxhost.Config{StateDir: filepath.Join(t.TempDir(), "state"), Driver: d, Box: box, Limits: sandbox.DefaultLimits()})
+	h, err := sandboxhost.New(sandboxhost.Config{
+		StateDir: filepath.Join(t.TempDir(), "state"), Driver: d, Box: box, Limits: sandbox.DefaultLimits(),
+		Ended: func(s sandboxhost.Spec, d sandboxhost.Death, left error) {
+			if d != (sandboxhost.Death{}) || left != nil {
+				t.Logf("%s ended: %+v, %v", s.Sandbox, d, left)
+			}
+		},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

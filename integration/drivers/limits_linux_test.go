@@ -1,10 +1,12 @@
 package drivers
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -58,15 +60,25 @@ func outer(t *testing.T) string {
 	return "/" + name
 }
 
-// removeGroups removes a cgroup with the empty ones in it.
+// removeGroups removes a cgroup with the empty ones in it. An engine's own
+// processes may end a moment later than its containers.
 func removeGroups(dir string) error {
+	for deadline := time.Now().Add(engineTimeout); ; {
+		err := removeEmpty(dir)
+		if err == nil || !errors.Is(err, syscall.EBUSY) || time.Now().After(deadline) {
+			return err
+		}
+	}
+}
+
+func removeEmpty(dir string) error {
 	inner, err := filepath.Glob(filepath.Join(dir, "*/"))
 	if err != nil {
 		return err
 	}
 	for _, one := range inner {
 		if info, err := os.Stat(one); err == nil && info.IsDir() {
-			if err := removeGroups(one); err != nil {
+			if err := removeEmpty(one); err != nil {
 				return err
 			}
 		}
