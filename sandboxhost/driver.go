@@ -163,6 +163,8 @@ type Stats struct {
 type Death struct {
 	// OutOfMemory: it had no more.
 	OutOfMemory bool
+	// Stuck: its agent did not answer any more, and the host ended it.
+	Stuck bool
 	// Detail says it in words, for logs: an exit status, the last words of the
 	// agent.
 	Detail string
@@ -173,6 +175,9 @@ type Death struct {
 func (d Death) Reason() string {
 	if d.OutOfMemory {
 		return sandbox.ReasonOutOfMemory
+	}
+	if d.Stuck {
+		return sandbox.ReasonSandboxStuck
 	}
 	return sandbox.ReasonSandboxRestarted
 }

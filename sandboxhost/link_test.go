@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -55,6 +56,8 @@ type reached struct {
 	death  sandboxhost.Death
 	all    sync.WaitGroup
 
+	frozen atomic.Bool
+
 	mu    sync.Mutex
 	conns []net.Conn
 }
@@ -78,7 +81,8 @@ func (i *reached) dial(context.Context) (net.Conn, error) {
 		return nil, net.ErrClosed
 	default:
 	}
-	near, far := net.Pipe()
+	near, pipe := net.Pipe()
+	far := &held{pipe, i}
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.conns = append(i.conns, far)
@@ -86,6 +90,21 @@ func (i *reached) dial(context.Context) (net.Conn, error) {
 		i.all.Go(func() { i.server.ServeConn(context.Background(), far, server.Control|server.Data) })
 	}
 	return near, nil
+}
+
+// held is the far end of a connection, at which nothing comes any more once the
+// instance is stopped by a signal, as it were.
+type held struct {
+	net.Conn
+	i *reached
+}
+
+func (c *held) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	if c.i.frozen.Load() {
+		<-c.i.done
+	}
+	return n, err
 }
 
 // cut loses every connection.

@@ -132,13 +132,10 @@ func (h *Host) add(p *pool, r *running) {
 	p.ready = append(p.ready, s)
 	p.mu.Unlock()
 	h.living.Go(func() {
-		select {
-		case <-s.owned:
-		case <-r.instance.Done():
-			if p.remove(s) {
-				p.fail()
-				h.discardSpare(r)
-			}
+		h.attend(r, s.owned)
+		if p.remove(s) { // it has ended, or does not answer
+			p.fail()
+			h.discardSpare(r)
 		}
 	})
 }

@@ -131,5 +131,5 @@ func (h *Host) keep(l *life) {
 	t.sandboxes[l.spec.Sandbox] = l
 	h.mu.Unlock()
 	l.begin(steady(l.due()))
-	h.living.Go(func() { h.watch(l) })
+	h.watchOver(l)
 }
