@@ -2,6 +2,7 @@ package sandboxhost
 
 import (
 	"context"
+	"sync"
 	"time"
 )
 
@@ -23,8 +24,9 @@ type agent interface {
 }
 
 // attend is true when an agent does not answer any more, and false when over or
-// ended is closed before. Who says anything by itself is not asked.
-func (c Health) attend(a agent, over, ended <-chan struct{}) bool {
+// ended is closed before. Who says anything by itself is not asked. Behind its
+// return questions may be open, which end with the link.
+func (c Health) attend(a agent, open *sync.WaitGroup, over, ended <-chan struct{}) bool {
 	timer := time.NewTimer(c.Interval)
 	defer timer.Stop()
 	for missed := 0; missed < max(c.Misses, 1); {
@@ -41,7 +43,7 @@ func (c Health) attend(a agent, over, ended <-chan struct{}) bool {
 			continue
 		}
 		asked := time.Now()
-		if c.answers(a, over, ended) || a.Heard().After(asked) {
+		if c.answers(a, open, over, ended) || a.Heard().After(asked) {
 			missed = 0
 			timer.Reset(c.Interval)
 			continue
@@ -53,11 +55,12 @@ func (c Health) attend(a agent, over, ended <-chan struct{}) bool {
 }
 
 // answers asks an agent and tells whether it answers in time.
-func (c Health) answers(a agent, over, ended <-chan struct{}) bool {
+func (c Health) answers(a agent, open *sync.WaitGroup, over, ended <-chan struct{}) bool {
 	ctx, cancel := context.WithTimeout(context.Background(), c.Interval)
 	defer cancel()
 	answer := make(chan error, 1)
-	go func() { answer <- a.Ping(ctx) }()
+	// A question that is given up waits for a word on that.
+	open.Go(func() { answer <- a.Ping(ctx) })
 	select {
 	case err := <-answer:
 		return err == nil
@@ -65,15 +68,14 @@ func (c Health) answers(a agent, over, ended <-chan struct{}) bool {
 	case <-over:
 	case <-ended:
 	}
-	cancel()
-	return <-answer == nil
+	return false
 }
 
 // attend watches an instance until over is closed or it has ended, or does not
 // answer: then it is true.
-func (h *Host) attend(r *running, over <-chan struct{}) bool {
+func (h *Host) attend(r *running, open *sync.WaitGroup, over <-chan struct{}) bool {
 	if a, ok := r.backend.(agent); ok && h.cfg.Health.Interval > 0 {
-		return h.cfg.Health.attend(a, over, r.instance.Done())
+		return h.cfg.Health.attend(a, open, over, r.instance.Done())
 	}
 	select {
 	case <-over:
@@ -84,7 +86,9 @@ func (h *Host) attend(r *running, over <-chan struct{}) bool {
 
 // tend ends a life whose agent does not answer any more.
 func (h *Host) tend(l *life) {
-	if !h.attend(&l.running, nil) {
+	var open sync.WaitGroup
+	defer open.Wait()
+	if !h.attend(&l.running, &open, nil) {
 		return
 	}
 	l.stuck.Store(true)

@@ -3,6 +3,7 @@ package sandboxhost
 import (
 	"context"
 	"errors"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -13,6 +14,8 @@ import (
 type fakeAgent struct {
 	began time.Time
 	heard atomic.Int64
+
+	mu    sync.Mutex
 	asked []time.Duration // since the beginning
 	ping  func(ctx context.Context, n int) error
 }
@@ -20,8 +23,11 @@ type fakeAgent struct {
 func (a *fakeAgent) Heard() time.Time { return time.Unix(0, a.heard.Load()) }
 
 func (a *fakeAgent) Ping(ctx context.Context) error {
+	a.mu.Lock()
 	a.asked = append(a.asked, time.Since(a.began))
-	return a.ping(ctx, len(a.asked))
+	n := len(a.asked)
+	a.mu.Unlock()
+	return a.ping(ctx, n)
 }
 
 func silent(ctx context.Context, _ int) error {
@@ -36,7 +42,9 @@ func attended(a *fakeAgent, speaks func(second int) bool) (stuck bool, after tim
 	a.heard.Store(a.began.UnixNano())
 	over := make(chan struct{})
 	result := make(chan bool)
-	go func() { result <- Health{Interval: 10 * time.Second, Misses: 3}.attend(a, over, nil) }()
+	var open sync.WaitGroup
+	defer open.Wait()
+	go func() { result <- Health{Interval: 10 * time.Second, Misses: 3}.attend(a, &open, over, nil) }()
 	time.Sleep(time.Second / 2) // so that nothing else comes at these moments
 	for second := range 95 {
 		if speaks(second) {

@@ -132,7 +132,9 @@ func (h *Host) add(p *pool, r *running) {
 	p.ready = append(p.ready, s)
 	p.mu.Unlock()
 	h.living.Go(func() {
-		h.attend(r, s.owned)
+		var open sync.WaitGroup
+		defer open.Wait()
+		h.attend(r, &open, s.owned)
 		if p.remove(s) { // it has ended, or does not answer
 			p.fail()
 			h.discardSpare(r)

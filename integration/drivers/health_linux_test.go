@@ -40,7 +40,7 @@ func TestStoppedAgent(t *testing.T) {
 	for name, k := range kinds {
 		t.Run(name, func(t *testing.T) {
 			k.want(t)
-			p := newPlace(t, append(k.flags(t), "--health-interval", "300ms", "--health-misses", "3"))
+			p := newPlace(t, append(k.flags(t), "--health-interval", "500ms", "--health-misses", "3"))
 			d := p.serve(t)
 			a := p.client(t, d)
 			result := make(chan error, 1)
@@ -83,9 +83,6 @@ func TestFalls(t *testing.T) {
 		}
 		if err != nil || falls == 6 {
 			t.Fatalf("behind %d falls: %v", falls, err)
-		}
-		if _, err := a.Exec(t.Context(), "touch begun; kill -9 -1; sleep 1000", sandbox.ExecOptions{}); err != nil {
-			t.Logf("fall %d: %v", falls, err)
 		}
 		p.signalAgent(t, unix.SIGKILL)
 		if _, err := a.Exec(t.Context(), "sleep 1000", sandbox.ExecOptions{}); err == nil {
