@@ -51,6 +51,8 @@ type Spec struct {
 	// be stopped, where somebody has moved that.
 	Started time.Time `json:"started,omitzero"`
 	Ends    time.Time `json:"ends,omitzero"`
+	// Paused says that it was, or was about to be.
+	Paused bool `json:"paused,omitempty"`
 
 	// Dir is the sandbox's own directory on the host. It exists, survives
 	// restarts and holds nothing of the daemon's.

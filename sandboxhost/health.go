@@ -23,17 +23,24 @@ type agent interface {
 	Heard() time.Time
 }
 
-// attend is true when an agent does not answer any more, and false when over or
-// ended is closed before. Who says anything by itself is not asked. Behind its
-// return questions may be open, which end with the link.
-func (c Health) attend(a agent, open *sync.WaitGroup, over, ended <-chan struct{}) bool {
+// attended is an agent whose health is seen to.
+type attended struct {
+	agent
+	over, ended <-chan struct{} // either ends that
+	paused      func() bool     // nobody asks it then
+	open        sync.WaitGroup  // questions that are given up; they end with the link
+}
+
+// attend is true when an agent does not answer any more, and false when it is no
+// more to be seen to. Who says anything by itself is not asked.
+func (c Health) attend(a *attended) bool {
 	timer := time.NewTimer(c.Interval)
 	defer timer.Stop()
 	for missed := 0; missed < max(c.Misses, 1); {
 		select {
-		case <-over:
+		case <-a.over:
 			return false
-		case <-ended:
+		case <-a.ended:
 			return false
 		case <-timer.C:
 		}
@@ -43,7 +50,7 @@ func (c Health) attend(a agent, open *sync.WaitGroup, over, ended <-chan struct{
 			continue
 		}
 		asked := time.Now()
-		if c.answers(a, open, over, ended) || a.Heard().After(asked) {
+		if a.paused() || c.answers(a) || a.Heard().After(asked) || a.paused() {
 			missed = 0
 			timer.Reset(c.Interval)
 			continue
@@ -55,44 +62,46 @@ func (c Health) attend(a agent, open *sync.WaitGroup, over, ended <-chan struct{
 }
 
 // answers asks an agent and tells whether it answers in time.
-func (c Health) answers(a agent, open *sync.WaitGroup, over, ended <-chan struct{}) bool {
+func (c Health) answers(a *attended) bool {
 	ctx, cancel := context.WithTimeout(context.Background(), c.Interval)
 	defer cancel()
 	answer := make(chan error, 1)
 	// A question that is given up waits for a word on that.
-	open.Go(func() { answer <- a.Ping(ctx) })
+	a.open.Go(func() { answer <- a.Ping(ctx) })
 	select {
 	case err := <-answer:
 		return err == nil
 	case <-ctx.Done():
-	case <-over:
-	case <-ended:
+	case <-a.over:
+	case <-a.ended:
 	}
 	return false
 }
 
-// attend watches an instance until over is closed or it has ended, or does not
-// answer: then it is true.
-func (h *Host) attend(r *running, open *sync.WaitGroup, over <-chan struct{}) bool {
-	if a, ok := r.backend.(agent); ok && h.cfg.Health.Interval > 0 {
-		return h.cfg.Health.attend(a, open, over, r.instance.Done())
+// attend sees to an instance until over is closed or it has ended, or its agent
+// does not answer: then stuck is called.
+func (h *Host) attend(r *running, over <-chan struct{}, paused func() bool, stuck func()) {
+	a, ok := r.backend.(agent)
+	if !ok || h.cfg.Health.Interval <= 0 {
+		select {
+		case <-over:
+		case <-r.instance.Done():
+		}
+		return
 	}
-	select {
-	case <-over:
-	case <-r.instance.Done():
+	all := attended{agent: a, over: over, ended: r.instance.Done(), paused: paused}
+	defer all.open.Wait()
+	if h.cfg.Health.attend(&all) {
+		stuck()
 	}
-	return false
 }
 
 // tend ends a life whose agent does not answer any more.
 func (h *Host) tend(l *life) {
-	var open sync.WaitGroup
-	defer open.Wait()
-	if !h.attend(&l.running, &open, nil) {
-		return
-	}
-	l.stuck.Store(true)
-	if l.end() {
-		h.stop(l)
-	}
+	h.attend(&l.running, nil, l.paused.Load, func() {
+		l.stuck.Store(true)
+		if l.end() {
+			h.stop(l)
+		}
+	})
 }

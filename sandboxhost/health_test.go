@@ -53,7 +53,7 @@ func TestStuckSandboxEnds(t *testing.T) {
 			result <- err
 		}()
 		<-begun
-		d.last.frozen.Store(true)
+		d.last.freeze()
 		began := time.Now()
 		<-s.Closed
 		if took := time.Since(began); took < 20*time.Second || took > 40*time.Second {
@@ -81,7 +81,7 @@ func TestStuckSpareEnds(t *testing.T) {
 		defer h.Close()
 		h.FillPools()
 		synctest.Wait()
-		d.last.frozen.Store(true)
+		d.last.freeze()
 		<-deaths
 		time.Sleep(time.Second)
 		synctest.Wait()

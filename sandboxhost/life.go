@@ -27,6 +27,9 @@ type life struct {
 	cleared chan struct{} // closed when nothing is left of it but files
 	err     error
 
+	pausing sync.Mutex // held while it is paused or resumed
+	paused  atomic.Bool
+
 	stuck  atomic.Bool // its agent did not answer any more
 	before falls       // of the lives before
 	fall   sync.Once

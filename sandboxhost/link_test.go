@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -56,10 +55,9 @@ type reached struct {
 	death  sandboxhost.Death
 	all    sync.WaitGroup
 
-	frozen atomic.Bool
-
-	mu    sync.Mutex
-	conns []net.Conn
+	mu     sync.Mutex
+	conns  []net.Conn
+	frozen chan struct{} // closed when it goes on; nil while it does
 }
 
 // oneSecret lets in who shows the instance's secret.
@@ -93,7 +91,7 @@ func (i *reached) dial(context.Context) (net.Conn, error) {
 }
 
 // held is the far end of a connection, at which nothing comes any more once the
-// instance is stopped by a signal, as it were.
+// instance is frozen.
 type held struct {
 	net.Conn
 	i *reached
@@ -101,10 +99,30 @@ type held struct {
 
 func (c *held) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
-	if c.i.frozen.Load() {
-		<-c.i.done
+	c.i.mu.Lock()
+	frozen := c.i.frozen
+	c.i.mu.Unlock()
+	if frozen != nil {
+		select {
+		case <-frozen:
+		case <-c.i.done:
+		}
 	}
 	return n, err
+}
+
+// freeze has nothing come any more until thaw.
+func (i *reached) freeze() {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.frozen = make(chan struct{})
+}
+
+func (i *reached) thaw() {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	close(i.frozen)
+	i.frozen = nil
 }
 
 // cut loses every connection.
@@ -137,8 +155,8 @@ func (i *reached) Stop() error              { i.die(sandboxhost.Death{}); return
 func (i *reached) Stats(context.Context) (sandboxhost.Stats, error) {
 	return sandboxhost.Stats{}, errors.ErrUnsupported
 }
-func (i *reached) Pause(context.Context) error  { return errors.ErrUnsupported }
-func (i *reached) Resume(context.Context) error { return errors.ErrUnsupported }
+func (i *reached) Pause(context.Context) error  { i.freeze(); return nil }
+func (i *reached) Resume(context.Context) error { i.thaw(); return nil }
 
 // agentBackend is a sandbox that says no more than the tests need.
 type agentBackend struct {

@@ -19,7 +19,13 @@ func (p *place) signalAgent(t *testing.T, sig unix.Signal) {
 	if len(runs) != 1 {
 		t.Fatalf("%v", runs)
 	}
-	spec, err := readSpec(runs[0])
+	p.signalInstance(t, filepath.Base(runs[0]), sig)
+}
+
+// signalInstance sends a signal to the processes of an instance.
+func (p *place) signalInstance(t *testing.T, id string, sig unix.Signal) {
+	t.Helper()
+	spec, err := readSpec(filepath.Join(p.dir, "state", "run", id))
 	if err != nil {
 		t.Fatal(err)
 	}
