@@ -168,6 +168,17 @@ func (s *Sandbox) Close() error {
 	return nil
 }
 
+// Heard is when the server said anything at all over the control connection, zero
+// where there is none.
+func (s *Sandbox) Heard() time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.current == nil {
+		return time.Time{}
+	}
+	return s.current.rpc.Heard()
+}
+
 // Ping asks the server for a sign of life, connecting where need be.
 func (s *Sandbox) Ping(ctx context.Context) error {
 	l, err := s.link(ctx)

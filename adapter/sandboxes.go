@@ -45,6 +45,18 @@ func (s *Sandbox) ExtendSandbox(ctx context.Context, name string, least time.Dur
 	return managed(ctx, s, rpc.MethodSandboxExtend, func(c *rpc.Conn) (sandbox.Status, error) { return c.SandboxExtend(ctx, name, least) })
 }
 
+// PauseSandbox stops all processes of a sandbox until ResumeSandbox; calls to it
+// are sandbox.KindUnavailable until then. Not every driver can:
+// sandbox.KindUnsupported.
+func (s *Sandbox) PauseSandbox(ctx context.Context, name string) (sandbox.Status, error) {
+	return managed(ctx, s, rpc.MethodSandboxPause, func(c *rpc.Conn) (sandbox.Status, error) { return c.SandboxPause(ctx, name) })
+}
+
+// ResumeSandbox has a sandbox that is paused go on.
+func (s *Sandbox) ResumeSandbox(ctx context.Context, name string) (sandbox.Status, error) {
+	return managed(ctx, s, rpc.MethodSandboxResume, func(c *rpc.Conn) (sandbox.Status, error) { return c.SandboxResume(ctx, name) })
+}
+
 // managed sends a call about sandboxes, once.
 func managed[T any](ctx context.Context, s *Sandbox, op string, send func(*rpc.Conn) (T, error)) (T, error) {
 	var none T

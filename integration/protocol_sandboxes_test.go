@@ -205,6 +205,27 @@ func TestWireTiers(t *testing.T) {
 	}
 }
 
+// TestWirePause: P17.17 and P17.20. A driver that cannot pause says so, of what is not
+// there nothing is told, and neither changes anything.
+func TestWirePause(t *testing.T) {
+	d := startWire(t, nil)
+	c := d.login()
+	for _, method := range []string{"sandbox_pause", "sandbox_resume"} {
+		c.fails(method, obj{"sandbox": "none"}, -32003, "not_found")
+		c.fails(method, obj{"sandbox": "Box"}, -32602, "invalid_params")
+		c.fails(method, obj{"seconds": 1}, -32602, "invalid_params")
+		d.login(obj{"token": wireBoxOnly, "sandbox": "box"}).fails(method, obj{"sandbox": "default"}, -32003, "not_found")
+	}
+	c.fails("sandbox_pause", nil, -32010, "unsupported")
+	if r := c.ok("sandbox_resume", nil); r.Result["state"] != "running" {
+		t.Errorf("resumed: %s", r.line)
+	}
+	if r := c.ok("sandbox_info", nil); r.Result["state"] != "running" {
+		t.Errorf("got %s", r.line)
+	}
+	c.ok("exists", obj{"path": "f"})
+}
+
 // TestWireMaxLife: P17.10 and P17.12.
 func TestWireMaxLife(t *testing.T) {
 	const life = 1500 * time.Millisecond

@@ -117,6 +117,9 @@ func NewConn(conn io.ReadWriteCloser, opts ConnOptions) *Conn {
 	return c
 }
 
+// Heard is when the server said anything at all, or the connection was made.
+func (c *Conn) Heard() time.Time { return time.Unix(0, c.lastRead.Load()) }
+
 // deadliner returns conn as a writer with deadlines, which do nothing where
 // it has none.
 func deadliner(conn io.Writer) writeConn {

@@ -244,3 +244,17 @@ func (c *Conn) SandboxExtend(ctx context.Context, name string, least time.Durati
 	err := c.do(ctx, MethodSandboxExtend, "", &SandboxExtendParams{Sandbox: name, For: least}, &r)
 	return r.Status, err
 }
+
+// SandboxPause stops all processes of a sandbox until SandboxResume.
+func (c *Conn) SandboxPause(ctx context.Context, name string) (sandbox.Status, error) {
+	var r SandboxResult
+	err := c.do(ctx, MethodSandboxPause, "", &SandboxParams{Sandbox: name}, &r)
+	return r.Status, err
+}
+
+// SandboxResume has them go on.
+func (c *Conn) SandboxResume(ctx context.Context, name string) (sandbox.Status, error) {
+	var r SandboxResult
+	err := c.do(ctx, MethodSandboxResume, "", &SandboxParams{Sandbox: name}, &r)
+	return r.Status, err
+}

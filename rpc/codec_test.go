@@ -47,6 +47,8 @@ func everyParams() map[string]Params {
 		MethodSandboxInfo:    &SandboxParams{},
 		MethodSandboxCreate:  &SandboxParams{Sandbox: "box"},
 		MethodSandboxRemove:  &SandboxRemoveParams{Sandbox: "box", Files: true},
+		MethodSandboxPause:   &SandboxParams{Sandbox: "box"},
+		MethodSandboxResume:  &SandboxParams{},
 		MethodSandboxExtend:  &SandboxExtendParams{Sandbox: "box", For: MaxSandboxExtend},
 	}
 }

@@ -53,7 +53,7 @@ func newParams(method string) Params {
 		return new(TransferParams)
 	case MethodTransferCommit:
 		return new(CommitParams)
-	case MethodSandboxInfo, MethodSandboxCreate:
+	case MethodSandboxInfo, MethodSandboxCreate, MethodSandboxPause, MethodSandboxResume:
 		return new(SandboxParams)
 	case MethodSandboxRemove:
 		return new(SandboxRemoveParams)

@@ -2,7 +2,8 @@ package rpc
 
 import "time"
 
-// SandboxParams are those of sandbox_info and sandbox_create.
+// SandboxParams are those of sandbox_info, sandbox_create, sandbox_pause and
+// sandbox_resume.
 type SandboxParams struct {
 	// Sandbox is a name; that of hello where empty.
 	Sandbox string

@@ -6,7 +6,7 @@ import (
 	"github.com/controld/controld/sandbox"
 )
 
-// SandboxResult is that of sandbox_info, sandbox_create and sandbox_extend.
+// SandboxResult is that of all calls about one sandbox but sandbox_remove.
 type SandboxResult struct{ Status sandbox.Status }
 
 var sandboxResultFields = []string{

@@ -29,6 +29,8 @@ const (
 	MethodSandboxCreate   = "sandbox_create"
 	MethodSandboxRemove   = "sandbox_remove"
 	MethodSandboxExtend   = "sandbox_extend"
+	MethodSandboxPause    = "sandbox_pause"
+	MethodSandboxResume   = "sandbox_resume"
 )
 
 // Bounds of the wire that no hello changes.
@@ -61,4 +63,5 @@ var methods = [...]string{
 	MethodPing, MethodCancel, MethodReadFileBuffer, MethodReadFileStream, MethodWriteFileStream,
 	MethodTransferResult, MethodTransferCommit, MethodTransferAbort, MethodHello,
 	MethodSandboxList, MethodSandboxInfo, MethodSandboxCreate, MethodSandboxRemove, MethodSandboxExtend,
+	MethodSandboxPause, MethodSandboxResume,
 }

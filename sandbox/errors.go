@@ -71,6 +71,7 @@ const (
 	ReasonDraining         = "draining"
 	ReasonSandboxRestarted = "sandbox_restarted"
 	ReasonSandboxStuck     = "sandbox_stuck"
+	ReasonSandboxPaused    = "sandbox_paused"
 	ReasonLinkLost         = "link_lost"
 	// ReasonOutOfMemory: the sandbox has ended since it had no more memory.
 	ReasonOutOfMemory = "oom_killed"

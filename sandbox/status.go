@@ -9,6 +9,8 @@ type State string
 const (
 	StateRunning  State = "running"
 	StateStarting State = "starting"
+	// StatePaused: it runs, and its processes do not go on.
+	StatePaused State = "paused"
 	// StateStopped: it does not run, and its files are there.
 	StateStopped State = "stopped"
 )

@@ -15,7 +15,9 @@ import (
 type keeper struct {
 	driver
 	living map[string]bool // by instance
-	asked  []sandboxhost.Spec
+	// resumed is told of what was taken over and resumed.
+	resumed chan string
+	asked   []sandboxhost.Spec
 }
 
 func (d *keeper) Adopt(_ context.Context, spec sandboxhost.Spec) (sandboxhost.Instance, error) {
@@ -28,7 +30,19 @@ func (d *keeper) Adopt(_ context.Context, spec sandboxhost.Spec) (sandboxhost.In
 	case !d.living[spec.ID]:
 		return nil, sandboxhost.ErrGone
 	}
-	return &instance{spec: spec, done: make(chan struct{})}, nil
+	d.resumed = make(chan string, 1)
+	return &taken{instance: &instance{spec: spec, done: make(chan struct{})}, resumed: d.resumed}, nil
+}
+
+// taken is an instance that was taken over.
+type taken struct {
+	*instance
+	resumed chan string
+}
+
+func (i *taken) Resume(context.Context) error {
+	i.resumed <- i.spec.ID
+	return nil
 }
 
 // TestAdopt: what lives is taken over, what does not is cleared away, and what

@@ -59,6 +59,8 @@ type Spec struct {
 	// be stopped, where somebody has moved that.
 	Started time.Time `json:"started,omitzero"`
 	Ends    time.Time `json:"ends,omitzero"`
+	// Paused says that it was, or was about to be.
+	Paused bool `json:"paused,omitempty"`
 
 	// Dir is the sandbox's own directory on the host. It exists, survives
 	// restarts and holds nothing of the daemon's.
@@ -174,6 +176,8 @@ type Stats struct {
 type Death struct {
 	// OutOfMemory: it had no more.
 	OutOfMemory bool
+	// Stuck: its agent did not answer any more, and the host ended it.
+	Stuck bool
 	// Detail says it in words, for logs: an exit status, the last words of the
 	// agent.
 	Detail string
@@ -184,6 +188,9 @@ type Death struct {
 func (d Death) Reason() string {
 	if d.OutOfMemory {
 		return sandbox.ReasonOutOfMemory
+	}
+	if d.Stuck {
+		return sandbox.ReasonSandboxStuck
 	}
 	return sandbox.ReasonSandboxRestarted
 }

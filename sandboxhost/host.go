@@ -56,6 +56,9 @@ type Config struct {
 	// MaxLife is how long a sandbox lives, used or not, unless it is extended;
 	// 0 is without a bound.
 	MaxLife time.Duration
+	// Health says how agents are asked whether they still answer; never where
+	// zero.
+	Health Health
 	// Epoch names this life of the host and its sandboxes; a new UUID where
 	// empty.
 	Epoch string
@@ -215,7 +218,7 @@ func (h *Host) Open(ctx context.Context, hello rpc.HelloParams, from server.Visi
 		Info:    l.info, Epoch: l.info.Epoch,
 		Closed:  l.instance.Done(),
 		Life:    l.spec.ID,
-		Reason:  func() string { return l.instance.Death().Reason() },
+		Reason:  l.reason,
 		Release: func() { t.connections.give(); l.leave() },
 	}, nil
 }
@@ -265,6 +268,10 @@ func (h *Host) sandbox(ctx context.Context, tenantName, name string) (*life, err
 	}
 	l := t.sandboxes[name]
 	if l == nil || l.over() || !l.enter() {
+		if err := l.mayFollow(); err != nil {
+			h.mu.Unlock()
+			return nil, err
+		}
 		l = h.another(t, tenantName, name)
 	}
 	h.mu.Unlock()
@@ -292,7 +299,9 @@ func (h *Host) another(t *tenant, tenantName, name string) *life {
 		epoch = uuid.NewString()
 	}
 	l := h.newLife(h.tiers.tier(tenantName), Spec{Tenant: tenantName, Sandbox: name, Epoch: epoch})
-	l.after = last.unfinished()
+	if l.after = last.unfinished(); last != nil && last.over() {
+		l.before = last.fallen()
+	}
 	l.enter()
 	t.sandboxes[name] = l
 	go h.start(l)

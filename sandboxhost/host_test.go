@@ -60,6 +60,10 @@ type instance struct {
 	ends  chan struct{} // where set, Stop waits for it
 	stuck error         // where set, Stop fails with it
 	stats *sandboxhost.Stats
+	// pauses, where not nil, is told of each pause and resume, which return what
+	// comes on paused.
+	pauses chan bool
+	paused chan error
 }
 
 func (i *instance) Link() sandboxhost.Link {
@@ -85,8 +89,20 @@ func (i *instance) Stats(context.Context) (sandboxhost.Stats, error) {
 	}
 	return sandboxhost.Stats{}, errors.ErrUnsupported
 }
-func (i *instance) Pause(context.Context) error  { return errors.ErrUnsupported }
-func (i *instance) Resume(context.Context) error { return errors.ErrUnsupported }
+func (i *instance) Pause(context.Context) error {
+	if i.pauses == nil {
+		return sandboxhost.Unsupported("pause", "the test driver cannot")
+	}
+	i.pauses <- true
+	return <-i.paused
+}
+func (i *instance) Resume(context.Context) error {
+	if i.pauses == nil {
+		return sandboxhost.Unsupported("resume", "the test driver cannot")
+	}
+	i.pauses <- false
+	return <-i.paused
+}
 
 // backend knows its name alone.
 type backend struct {

@@ -1,7 +1,9 @@
 package sandboxhost
 
 import (
+	"maps"
 	"os"
+	"slices"
 	"testing"
 )
 
@@ -38,9 +40,27 @@ func TestIDsComeBack(t *testing.T) {
 	if k, err = openIDs(dir); err != nil {
 		t.Fatal(err)
 	}
-	for i, name := range []string{"d", "b", "c", "e", "f"} {
-		if n, want := get("acme", name), []int{0, 1, 2, 3, 4}[i]; n != want {
-			t.Errorf("%s has %d, want %d", name, n, want)
+	want := func(of map[string]int) {
+		t.Helper()
+		for _, name := range slices.Sorted(maps.Keys(of)) {
+			if n := get("acme", name); n != of[name] {
+				t.Errorf("%s has %d, want %d", name, n, of[name])
+			}
 		}
 	}
+	want(map[string]int{"b": 1, "c": 2, "d": 0, "e": 3, "f": 4})
+	if err := k.drop("acme", "b"); err != nil {
+		t.Fatal(err)
+	}
+	want(map[string]int{"c": 2, "g": 1, "h": 5})
+	// What was an instance's of nobody's is a sandbox's in place of its own.
+	if n := get("", "spare"); n != 6 {
+		t.Errorf("the spare has %d", n)
+	}
+	for range 2 {
+		if err := k.move(Spec{ID: "spare", Tenant: "acme", Sandbox: "c"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want(map[string]int{"c": 6, "i": 2, "j": 7})
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"os"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/controld/controld/sandbox"
@@ -24,6 +26,14 @@ type life struct {
 	begun   chan struct{} // closed when the start is over, either way
 	cleared chan struct{} // closed when nothing is left of it but files
 	err     error
+
+	pausing sync.Mutex // held while it is paused or resumed
+	paused  atomic.Bool
+
+	stuck  atomic.Bool // its agent did not answer any more
+	before falls       // of the lives before
+	fall   sync.Once
+	falls  falls // up to this one, once it is over
 }
 
 func (h *Host) newLife(tier *Tier, spec Spec) *life {
@@ -58,6 +68,17 @@ func (l *life) unfinished() *life {
 	return nil
 }
 
+// death tells why a life is over.
+func (l *life) death() Death {
+	if l.stuck.Load() {
+		return Death{Stuck: true, Detail: "its agent does not answer"}
+	}
+	return l.instance.Death()
+}
+
+// reason is what calls are told of the end of a life.
+func (l *life) reason() string { return l.death().Reason() }
+
 // start begins a life and closes l.begun when it runs or cannot.
 func (h *Host) start(l *life) {
 	defer close(l.begun)
@@ -71,7 +92,7 @@ func (h *Host) start(l *life) {
 		return
 	}
 	l.begin(l.due())
-	h.living.Go(func() { h.watch(l) })
+	h.watchOver(l)
 }
 
 // succeed waits for the life before this one to be cleared away. One that could
@@ -152,16 +173,25 @@ func (h *Host) stop(l *life) error {
 	return err
 }
 
+// watchOver sees to a life that runs until it is cleared away.
+func (h *Host) watchOver(l *life) {
+	h.living.Go(func() { h.watch(l) })
+	if l.dialled() {
+		h.living.Go(func() { h.tend(l) })
+	}
+}
+
 // watch waits for the end of a life and clears away what it leaves.
 func (h *Host) watch(l *life) {
 	defer close(l.cleared)
 	<-l.instance.Done()
+	l.fallen()
 	l.ended()
 	err := errors.Join(l.unlink(), l.instance.Stop())
 	if err == nil {
 		err = os.RemoveAll(l.spec.Run)
 	}
-	h.cfg.Ended(l.spec, l.instance.Death(), err)
+	h.cfg.Ended(l.spec, l.death(), err)
 }
 
 // endSeen is how long after its link a sandbox's end may be seen: the kernel
@@ -185,8 +215,11 @@ func (l *life) explain(err error) error {
 	case l.isEnding() && (isLost(e) || e.Kind == sandbox.KindUnavailable && e.Reason == sandbox.ReasonDraining):
 		// It was told to end; a sandbox in this process calls that a drain.
 		told.Reason = sandbox.ReasonSandboxRestarted
+		if l.stuck.Load() {
+			told.Reason = sandbox.ReasonSandboxStuck
+		}
 	case isLost(e) && l.seenToEnd():
-		told.Reason = l.instance.Death().Reason()
+		told.Reason = l.reason()
 	default:
 		return err
 	}

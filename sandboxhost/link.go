@@ -16,6 +16,9 @@ import (
 // sandbox is stuck.
 const stuckAfter = 2 * time.Second
 
+// unasked is longer than any link lasts.
+const unasked = 100 * 365 * 24 * time.Hour
+
 // exitKilled is the exit code of what SIGKILL ended, and of a shell that says so
 // of its last command.
 const exitKilled = 128 + 9
@@ -42,8 +45,12 @@ func openLink(spec Spec, i Instance) (sandbox.Backend, func() error, error) {
 		// A key of this process's own would let a command outlive it for a while.
 		NoKeys: true,
 		Token:  spec.Secret, Client: "controld-host/1", Mux: way.MaxConns == 1, PassFiles: way.Files,
-		// An agent may allow itself more than the host has room for.
-		Conn: rpc.ConnOptions{MostMessageBytes: max(spec.Limits.MaxMessageBytes, sandbox.DefaultLimits().MaxMessageBytes)},
+		Conn: rpc.ConnOptions{
+			// An agent may allow itself more than the host has room for.
+			MostMessageBytes: max(spec.Limits.MaxMessageBytes, sandbox.DefaultLimits().MaxMessageBytes),
+			// Whether it answers is seen to by Health, which knows of pauses.
+			PingInterval: unasked,
+		},
 		Dial: func(ctx context.Context, _ dataport.Endpoint) (net.Conn, error) { return way.Dial(ctx) },
 	})
 	if err != nil {

@@ -55,8 +55,9 @@ type reached struct {
 	death  sandboxhost.Death
 	all    sync.WaitGroup
 
-	mu    sync.Mutex
-	conns []net.Conn
+	mu     sync.Mutex
+	conns  []net.Conn
+	frozen chan struct{} // closed when it goes on; nil while it does
 }
 
 // oneSecret lets in who shows the instance's secret.
@@ -78,7 +79,8 @@ func (i *reached) dial(context.Context) (net.Conn, error) {
 		return nil, net.ErrClosed
 	default:
 	}
-	near, far := net.Pipe()
+	near, pipe := net.Pipe()
+	far := &held{pipe, i}
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.conns = append(i.conns, far)
@@ -86,6 +88,41 @@ func (i *reached) dial(context.Context) (net.Conn, error) {
 		i.all.Go(func() { i.server.ServeConn(context.Background(), far, server.Control|server.Data) })
 	}
 	return near, nil
+}
+
+// held is the far end of a connection, at which nothing comes any more once the
+// instance is frozen.
+type held struct {
+	net.Conn
+	i *reached
+}
+
+func (c *held) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	c.i.mu.Lock()
+	frozen := c.i.frozen
+	c.i.mu.Unlock()
+	if frozen != nil {
+		select {
+		case <-frozen:
+		case <-c.i.done:
+		}
+	}
+	return n, err
+}
+
+// freeze has nothing come any more until thaw.
+func (i *reached) freeze() {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.frozen = make(chan struct{})
+}
+
+func (i *reached) thaw() {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	close(i.frozen)
+	i.frozen = nil
 }
 
 // cut loses every connection.
@@ -118,8 +155,8 @@ func (i *reached) Stop() error              { i.die(sandboxhost.Death{}); return
 func (i *reached) Stats(context.Context) (sandboxhost.Stats, error) {
 	return sandboxhost.Stats{}, errors.ErrUnsupported
 }
-func (i *reached) Pause(context.Context) error  { return errors.ErrUnsupported }
-func (i *reached) Resume(context.Context) error { return errors.ErrUnsupported }
+func (i *reached) Pause(context.Context) error  { i.freeze(); return nil }
+func (i *reached) Resume(context.Context) error { i.thaw(); return nil }
 
 // agentBackend is a sandbox that says no more than the tests need.
 type agentBackend struct {

@@ -131,16 +131,20 @@ func (h *Host) add(p *pool, r *running) {
 	}
 	p.ready = append(p.ready, s)
 	p.mu.Unlock()
-	h.living.Go(func() {
-		select {
-		case <-s.owned:
-		case <-r.instance.Done():
-			if p.remove(s) {
-				p.fail()
-				h.discardSpare(r)
-			}
+	h.living.Go(func() { h.keepReady(p, s) })
+}
+
+// keepReady sees to what is ready until somebody owns it, and replaces it where
+// it ends before, or does not answer.
+func (h *Host) keepReady(p *pool, s *spare) {
+	lost := func() {
+		if p.remove(s) {
+			p.fail()
+			h.discardSpare(s.running)
 		}
-	})
+	}
+	h.attend(s.running, s.owned, func() bool { return false }, lost)
+	lost()
 }
 
 // discardSpare ends an instance that is nobody's and tells of it.

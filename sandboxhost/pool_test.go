@@ -125,6 +125,7 @@ func TestPool(t *testing.T) {
 	if got, err := p.ListSandboxes(t.Context(), session("acme")); err != nil || len(got) > 0 {
 		t.Errorf("%+v, %v", got, err)
 	}
+	asked := time.Now()
 	s := p.open("one")
 	if !slices.Contains(ready, s.Life) || s.Epoch != p.Epoch() || s.Info.Tenant != "acme" || s.Info.Sandbox != "one" || s.Info.Epoch != s.Epoch {
 		t.Errorf("%+v", s)
@@ -135,7 +136,7 @@ func TestPool(t *testing.T) {
 	if got := p.record(s.Life); got.Tenant != "acme" || got.Sandbox != "one" || got.Secret == "" {
 		t.Errorf("%+v", got)
 	}
-	if st, err := p.SandboxStatus(t.Context(), session("acme"), "one"); err != nil || st.Instance != s.Life || !st.Ends.Known {
+	if st, err := p.SandboxStatus(t.Context(), session("acme"), "one"); err != nil || st.Instance != s.Life || !st.Ends.Known || st.Started.Value.Before(asked) {
 		t.Errorf("%+v, %v", st, err)
 	}
 	if slices.Contains(p.names("pool"), s.Life) || !slices.Equal(p.names("sandboxes", "acme"), []string{"one"}) {

@@ -88,6 +88,10 @@ func counted[T any](b *bounded, op string, call func() (T, error)) (T, error) {
 		return zero, &sandbox.Error{Kind: sandbox.KindUnavailable, Op: op, Reason: sandbox.ReasonSandboxRestarted, Outcome: sandbox.OutcomeNone}
 	}
 	defer b.life.leave()
+	if b.life.paused.Load() {
+		var zero T
+		return zero, pausedError(op)
+	}
 	v, err := call()
 	return v, b.life.explain(err)
 }

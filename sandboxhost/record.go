@@ -109,6 +109,9 @@ func (h *Host) adopt(ctx context.Context, dir string) error {
 	}
 	l := h.newLife(tier, spec)
 	if l.instance, err = tier.Driver.Adopt(ctx, spec); err == nil {
+		if spec.Paused {
+			l.instance.Resume(ctx) // it may not have come to the pause
+		}
 		if err = h.settle(spec); err != nil {
 			return fmt.Errorf("%s: %w", dir, errors.Join(err, h.end(spec, l.instance)))
 		}
@@ -125,11 +128,15 @@ func (h *Host) adopt(ctx context.Context, dir string) error {
 
 // keep has the host know a life that runs.
 func (h *Host) keep(l *life) {
+	if l.spec.Paused {
+		l.spec.Paused = false
+		writeSpec(l.spec) // what is resumed once more is none the worse
+	}
 	close(l.begun)
 	t := h.tenant(l.spec.Tenant)
 	h.mu.Lock()
 	t.sandboxes[l.spec.Sandbox] = l
 	h.mu.Unlock()
 	l.begin(steady(l.due()))
-	h.living.Go(func() { h.watch(l) })
+	h.watchOver(l)
 }

@@ -127,6 +127,9 @@ func (h *Host) status(ctx context.Context, tenantName, name string, l *life) san
 	if ends := l.boundAt(); !ends.IsZero() {
 		s.Ends = sandbox.Some(ends)
 	}
+	if l.paused.Load() {
+		s.State = sandbox.StatePaused
+	}
 	if used, err := l.instance.Stats(ctx); err == nil {
 		s.CPU, s.Memory, s.Processes = sandbox.Some(used.CPU), sandbox.Some(used.Memory), sandbox.Some(used.Processes)
 	}
@@ -156,23 +159,11 @@ func (h *Host) ExtendSandbox(ctx context.Context, s *server.Session, name string
 		return sandbox.Status{}, err
 	}
 	defer done()
-	l := h.alive(t, name)
-	if l == nil {
-		return sandbox.Status{}, notThere(rpc.MethodSandboxExtend)
+	l, err := h.begun(ctx, t, rpc.MethodSandboxExtend, name)
+	if err != nil {
+		return sandbox.Status{}, err
 	}
-	select {
-	case <-l.begun:
-	case <-ctx.Done():
-		return sandbox.Status{}, sandbox.Cancelled(ctx, rpc.MethodSandboxExtend, "")
-	}
-	if l.over() {
-		return sandbox.Status{}, notThere(rpc.MethodSandboxExtend)
-	}
-	err = l.extend(time.Now().Add(min(least, l.tier.MaxLife)), func(ends time.Time) error {
-		spec := l.spec
-		spec.Ends = ends
-		return writeSpec(spec)
-	})
+	err = l.extend(time.Now().Add(min(least, l.tier.MaxLife)), func(ends time.Time) error { return l.record(ends, l.paused.Load()) })
 	switch {
 	case errors.Is(err, errEnding) || l.over():
 		return sandbox.Status{}, notThere(rpc.MethodSandboxExtend)

@@ -21,6 +21,7 @@ import (
 // the tenant's sandboxes.
 type managing struct {
 	*sandboxhost.Host
+	t      *testing.T
 	dir    string
 	driver *driver
 	s      *server.Session
@@ -28,7 +29,7 @@ type managing struct {
 
 func manage(t *testing.T) *managing {
 	t.Helper()
-	m := &managing{dir: filepath.Join(t.TempDir(), "state"), driver: &driver{}}
+	m := &managing{t: t, dir: filepath.Join(t.TempDir(), "state"), driver: &driver{}}
 	m.Host = newHostIn(t, m.dir, m.driver, 0, 0)
 	m.s = open(t, m.Host)
 	return m

@@ -24,9 +24,9 @@ func (a *app) sandboxCommand() *cobra.Command {
 The daemon is spoken to in the sandbox of --sandbox, which runs for that; the
 commands are about the one that is named, or else about that one.`,
 		RunE: func(*cobra.Command, []string) error {
-			return usagef("sandbox: say sandbox create, ls, info, rm or extend")
+			return usagef("sandbox: say sandbox create, ls, info, rm, extend, pause or resume")
 		}}
-	for _, sub := range []*cobra.Command{a.sandboxCreate(), a.sandboxList(), a.sandboxInfo(), a.sandboxRemove(), a.sandboxExtend()} {
+	for _, sub := range []*cobra.Command{a.sandboxCreate(), a.sandboxList(), a.sandboxInfo(), a.sandboxRemove(), a.sandboxExtend(), a.sandboxPause(), a.sandboxResume()} {
 		sub.GroupID = "" // the group is of commands of the first level
 		cmd.AddCommand(sub)
 	}
@@ -84,6 +84,18 @@ func (a *app) sandboxCreate() *cobra.Command {
 func (a *app) sandboxInfo() *cobra.Command {
 	return a.aboutOne("info [NAME]", "Describe a sandbox", func(cmd *cobra.Command, sb *adapter.Sandbox, name string) (sandbox.Status, error) {
 		return sb.SandboxStatus(cmd.Context(), name)
+	})
+}
+
+func (a *app) sandboxPause() *cobra.Command {
+	return a.aboutOne("pause [NAME]", "Stop all processes of a sandbox until it is resumed", func(cmd *cobra.Command, sb *adapter.Sandbox, name string) (sandbox.Status, error) {
+		return sb.PauseSandbox(cmd.Context(), name)
+	})
+}
+
+func (a *app) sandboxResume() *cobra.Command {
+	return a.aboutOne("resume [NAME]", "Have the processes of a paused sandbox go on", func(cmd *cobra.Command, sb *adapter.Sandbox, name string) (sandbox.Status, error) {
+		return sb.ResumeSandbox(cmd.Context(), name)
 	})
 }
 

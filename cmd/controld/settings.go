@@ -182,6 +182,8 @@ func settingFlags(f *pflag.FlagSet) {
 	f.Float64("sandbox-cpus", d.SandboxCPUs, "processors of a sandbox, 1.5 is one and a half (0: no bound)")
 	f.Duration("idle-stop", d.IdleStop, "stop a sandbox that has no session, call or transfer for so long; the next hello starts it again (0: never)")
 	f.Duration("max-life", d.MaxLife, "stop a sandbox that has lived for so long, used or not, unless it is extended (0: never)")
+	f.Duration("health-interval", d.HealthInterval, "ask an agent that was silent for so long for a sign of life (0: never)")
+	f.Int("health-misses", d.HealthMisses, "end a sandbox whose agent gave none for so many of these intervals in a row")
 	f.Int("pool", d.Pool, "sandboxes that are kept ready for the first hello of one without files (0: none)")
 	f.StringArray("tier", nil, "another way of making sandboxes, NAME=KEY:VALUE,... with the keys driver, runtime, engine, image, network, memory, processes, cpus, idle-stop, max-life, pool; what is left out is as the flags say; repeatable")
 	f.StringArray("tenant-tier", nil, "the tier of a tenant's sandboxes, TENANT=NAME, repeatable")

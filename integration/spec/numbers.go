@@ -76,6 +76,8 @@ func ofTheDaemon(c daemon.Config) []number {
 		{name: "sandbox-memory", value: unbounded(c.SandboxMemory), bounds: "the memory of each sandbox", rule: "P16.6"},
 		{name: "sandbox-processes", value: unbounded(c.SandboxProcesses), bounds: "the processes of each sandbox", rule: "P16.6"},
 		{name: "sandbox-cpus", value: unbounded(int64(c.SandboxCPUs)), bounds: "the processors of each sandbox", rule: "P16.6"},
+		{name: "health-interval", value: span(c.HealthInterval), bounds: "the silence of an agent until it is asked", rule: "P16.10"},
+		{name: "health-misses", value: count(c.HealthMisses), bounds: "intervals in which it may not answer", rule: "P16.10"},
 		{name: "pool", value: count(c.Pool), bounds: "sandboxes that are kept ready", rule: "P17.16"},
 		{name: "idle-stop", value: forEver(c.IdleStop), bounds: "the life of a sandbox that nobody uses", rule: "P17.11"},
 		{name: "max-life", value: forEver(c.MaxLife), bounds: "the life of a sandbox that nobody extends", rule: "P17.12"},

@@ -26,12 +26,17 @@ type Sandboxes interface {
 	// ExtendSandbox lets one that runs live at least so long from now on, as
 	// far as the host's bound goes.
 	ExtendSandbox(ctx context.Context, s *Session, name string, least time.Duration) (sandbox.Status, error)
+	// PauseSandbox stops all processes of one that runs, ResumeSandbox has
+	// them go on; sandbox.KindUnsupported where that cannot be.
+	PauseSandbox(ctx context.Context, s *Session, name string) (sandbox.Status, error)
+	ResumeSandbox(ctx context.Context, s *Session, name string) (sandbox.Status, error)
 }
 
 // sandboxCall tells whether params are those of the capability sandboxes.
 func sandboxCall(method string) bool {
 	switch method {
-	case rpc.MethodSandboxList, rpc.MethodSandboxInfo, rpc.MethodSandboxCreate, rpc.MethodSandboxRemove, rpc.MethodSandboxExtend:
+	case rpc.MethodSandboxList, rpc.MethodSandboxInfo, rpc.MethodSandboxCreate, rpc.MethodSandboxRemove, rpc.MethodSandboxExtend,
+		rpc.MethodSandboxPause, rpc.MethodSandboxResume:
 		return true
 	}
 	return false
@@ -51,16 +56,25 @@ func (cl *call) sandboxes() (rpc.Result, error) {
 	case *rpc.SandboxExtendParams:
 		status, err = host.ExtendSandbox(cl.ctx, session, name, p.For)
 	case *rpc.SandboxParams:
-		if cl.r.Method == rpc.MethodSandboxCreate {
-			status, err = host.CreateSandbox(cl.ctx, session, name)
-		} else {
-			status, err = host.SandboxStatus(cl.ctx, session, name)
-		}
+		status, err = cl.aboutOne(host, session, name)
 	default:
 		list, err := host.ListSandboxes(cl.ctx, session)
 		return &rpc.SandboxListResult{Sandboxes: list}, err
 	}
 	return &rpc.SandboxResult{Status: status}, err
+}
+
+// aboutOne does a call that names a sandbox and nothing else.
+func (cl *call) aboutOne(host Sandboxes, s *Session, name string) (sandbox.Status, error) {
+	switch cl.r.Method {
+	case rpc.MethodSandboxCreate:
+		return host.CreateSandbox(cl.ctx, s, name)
+	case rpc.MethodSandboxPause:
+		return host.PauseSandbox(cl.ctx, s, name)
+	case rpc.MethodSandboxResume:
+		return host.ResumeSandbox(cl.ctx, s, name)
+	}
+	return host.SandboxStatus(cl.ctx, s, name)
 }
 
 // sandboxNamed is the sandbox that a call is about: the session's own, unless

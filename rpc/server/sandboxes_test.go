@@ -35,6 +35,14 @@ func (k *keeper) ExtendSandbox(ctx context.Context, s *server.Session, name stri
 	return k.SandboxStatus(ctx, s, name)
 }
 
+func (k *keeper) PauseSandbox(ctx context.Context, s *server.Session, name string) (sandbox.Status, error) {
+	return k.SandboxStatus(ctx, s, name)
+}
+
+func (k *keeper) ResumeSandbox(ctx context.Context, s *server.Session, name string) (sandbox.Status, error) {
+	return k.SandboxStatus(ctx, s, name)
+}
+
 func (k *keeper) RemoveSandbox(ctx context.Context, _ *server.Session, _ string, _ bool) error {
 	if ctx.Done() != nil {
 		return errors.New("this can be cancelled")
@@ -58,7 +66,7 @@ func startKeeper(t *testing.T) *keeper {
 // such methods, whatever their params.
 func TestNoSandboxes(t *testing.T) {
 	r := start(t, nil).login()
-	for _, method := range []string{"sandbox_list", "sandbox_info", "sandbox_create", "sandbox_remove", "sandbox_extend"} {
+	for _, method := range []string{"sandbox_list", "sandbox_info", "sandbox_create", "sandbox_remove", "sandbox_extend", "sandbox_pause", "sandbox_resume"} {
 		for _, params := range []string{`{}`, `{"sandbox":7}`} {
 			r.expect(`{"jsonrpc":"2.0","id":1,"method":"`+method+`","params":`+params+`}`, "1", -32601, "unknown_method")
 		}

@@ -150,7 +150,7 @@ func (c Config) checkNumbers() error {
 			return fmt.Errorf("%s: %v is no positive duration", key, d)
 		}
 	}
-	for key, d := range map[string]time.Duration{"idle-stop": c.IdleStop, "max-life": c.MaxLife} {
+	for key, d := range map[string]time.Duration{"idle-stop": c.IdleStop, "max-life": c.MaxLife, "health-interval": c.HealthInterval} {
 		if d < 0 {
 			return fmt.Errorf("%s: %v is below 0", key, d)
 		}
@@ -158,6 +158,7 @@ func (c Config) checkNumbers() error {
 	for key, n := range map[string]int64{
 		"max-connections": int64(c.MaxConnections), "max-calls": int64(c.MaxCalls), "max-execs": int64(c.MaxExecs),
 		"max-transfers": int64(c.MaxTransfers), "max-tokens": int64(c.MaxTokens),
+		"health-misses":     int64(c.HealthMisses),
 		"max-request-keys":  int64(c.MaxRequestKeys),
 		"max-message-bytes": c.MaxMessageBytes, "max-inflight": int64(c.MaxInflight), "max-queued": int64(c.MaxQueued),
 		"max-waiting-transfers": int64(c.MaxWaitingTransfers), "max-batch": int64(c.MaxBatch),

@@ -46,6 +46,11 @@ type Config struct {
 	MaxLife  time.Duration `koanf:"max-life"`
 	// Pool is how many sandboxes are kept ready for a first hello.
 	Pool int `koanf:"pool"`
+	// HealthInterval is how long an agent may be silent before it is asked for
+	// a sign of life, 0 for ever; behind HealthMisses such intervals without
+	// one its sandbox is ended.
+	HealthInterval time.Duration `koanf:"health-interval"`
+	HealthMisses   int           `koanf:"health-misses"`
 	// Tiers are other ways of making sandboxes, NAME=KEY:VALUE,... each; what
 	// one does not name is as said here. TenantTiers are TENANT=NAME.
 	Tiers       []string `koanf:"tier"`
@@ -150,6 +155,9 @@ func Default() Config {
 		StateDir: "/var/lib/controld",
 		Driver:   host.Name,
 		Cgroups:  string(local.CgroupsAuto),
+
+		HealthInterval: 15 * time.Second,
+		HealthMisses:   4,
 
 		DrainTimeout: 30 * time.Second,
 		StallTimeout: l.StallTimeout,

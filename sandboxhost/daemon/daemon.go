@@ -201,6 +201,7 @@ func (d *Daemon) openHost(tokens *sandboxhost.Tokens) error {
 		StateDir: d.cfg.StateDir, Driver: driver, Others: others, Tokens: tokens,
 		Box: d.cfg.box(), IdleStop: d.cfg.IdleStop, MaxLife: d.cfg.MaxLife, Pool: d.cfg.Pool, Tiers: tiers, TenantTiers: of,
 		Ended: d.sandboxEnded, PoolFailed: d.poolFailed,
+		Health:           sandboxhost.Health{Interval: d.cfg.HealthInterval, Misses: d.cfg.HealthMisses},
 		CertificateLogin: d.cfg.TLSClientLogin,
 		Limits:           d.cfg.Limits(), Quotas: d.cfg.quotas(), Epoch: uuid.NewString(),
 	})

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 
 	"github.com/controld/controld/sandboxhost"
 	"github.com/controld/controld/sandboxhost/driver/launch"
@@ -69,6 +70,9 @@ func (i *instance) Stop() error {
 	i.once.Do(func() {
 		i.stopping.Store(true)
 		if i.stopped = i.first.Kill(); i.stopped == nil {
+			if i.monitor != nil {
+				i.monitor.Process.Signal(syscall.SIGCONT) // somebody may have stopped it as well
+			}
 			<-i.done
 			i.first.Close()
 		}
