@@ -2,6 +2,7 @@ package drivers
 
 import (
 	"errors"
+	"fmt"
 	"path/filepath"
 	"testing"
 	"time"
@@ -90,9 +91,17 @@ func TestFalls(t *testing.T) {
 		if err != nil || falls == 6 {
 			t.Fatalf("behind %d falls: %v", falls, err)
 		}
+		// The command is there before the kill, or the next life would have it.
+		begun := fmt.Sprintf("begun%d", falls)
+		result := make(chan error, 1)
+		go func() {
+			_, err := a.Exec(t.Context(), "touch "+begun+"; sleep 1000", sandbox.ExecOptions{})
+			result <- err
+		}()
+		waitFor(t, filepath.Join(p.dir, "state", "sandboxes", "acme", "default", begun))
 		p.signalAgent(t, unix.SIGKILL)
-		if _, err := a.Exec(t.Context(), "sleep 1000", sandbox.ExecOptions{}); err == nil {
-			t.Error("it lives on")
+		if err := <-result; reason(err) != sandbox.ReasonSandboxRestarted {
+			t.Errorf("fall %d: %v", falls, err)
 		}
 	}
 	if e.Kind != sandbox.KindUnavailable || e.Reason != sandbox.ReasonSandboxRestarted || e.Outcome != sandbox.OutcomeNone || e.RetryAfter <= 0 || e.RetryAfter > time.Second {
