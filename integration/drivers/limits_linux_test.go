@@ -1,6 +1,7 @@
 package drivers
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -110,10 +111,7 @@ func TestLimits(t *testing.T) {
 				t.Errorf("a fork bomb: %+v", r)
 			}
 			awaitRoom(t, b)
-			run("timeout 1 sh -c 'while :; do :; done' & timeout 1 sh -c 'while :; do :; done'")
-			if throttled(t, parent) <= 0 {
-				t.Error("two busy loops were not throttled")
-			}
+			awaitThrottled(t, b, parent)
 			if r := run("echo on"); string(r.Stdout) != "on\n" {
 				t.Errorf("afterwards: %+v", r)
 			}
@@ -136,6 +134,26 @@ func awaitRoom(t *testing.T, b sandbox.Backend) {
 			t.Fatalf("%+v, %v", r, err)
 		}
 	}
+}
+
+// awaitThrottled has two busy loops run until they had to wait.
+func awaitThrottled(t *testing.T, b sandbox.Backend, parent string) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		b.Exec(ctx, "while :; do :; done & while :; do :; done", sandbox.ExecOptions{Timeout: daemonTimeout})
+	}()
+	for throttled(t, parent) <= 0 {
+		select {
+		case <-ended:
+			t.Fatal("two busy loops were not throttled")
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+	cancel()
+	<-ended
 }
 
 // throttled is for how long cgroups below another had to wait for processors.
