@@ -30,7 +30,7 @@ var ownFiles = map[string]map[string]string{
 		"bootID":       "a file of the kernel's",
 		"temp":         "where a descriptor is, asked of /proc",
 		"close":        "the journal's own file",
-		"Sweep":        "the operator's directory",
+		"SweepOf":      "the operator's directory",
 		"sweepJournal": "the journal's own file",
 		"sweepTemp":    "a directory that had been opened; only our own temporary file is removed there",
 		"awaken":       "the directory of the sandbox itself",

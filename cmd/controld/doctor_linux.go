@@ -7,11 +7,13 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/controld/controld/sandbox/local/landlock"
 )
 
 // machine looks at what drivers and the daemon rest on.
 func machine() []finding {
-	return []finding{kernel(), openat2(), cgroups(), userNamespaces(), landlock(), device("kvm", "/dev/kvm"), device("vsock", "/dev/vsock"), descriptors()}
+	return []finding{kernel(), openat2(), cgroups(), userNamespaces(), landlocked(), device("kvm", "/dev/kvm"), device("vsock", "/dev/vsock"), descriptors()}
 }
 
 func kernel() finding {
@@ -66,13 +68,16 @@ func userNamespaces() finding {
 	return f
 }
 
-// landlock tells its version, by landlock_create_ruleset(2).
-func landlock() finding {
-	version, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, 0, 0, unix.LANDLOCK_CREATE_RULESET_VERSION)
-	if errno != 0 {
-		return finding{Check: "Landlock", Says: errno.Error(), Hint: "Linux has it since 5.13, where it is configured"}
+// landlocked tells which version of Landlock there is.
+func landlocked() finding {
+	switch version := landlock.Version(); {
+	case version == 0:
+		return finding{Check: "Landlock", Says: "none", Hint: "Linux has it since 5.13, where it is configured; bwrap does without"}
+	case version == 1:
+		return finding{Check: "Landlock", Says: "version 1", Hint: "bwrap uses it from version 2 on (Linux 5.19)"}
+	default:
+		return finding{Check: "Landlock", OK: true, Says: fmt.Sprintf("version %d", version)}
 	}
-	return finding{Check: "Landlock", OK: true, Says: fmt.Sprintf("version %d", version)}
 }
 
 // device tells whether a device can be opened. What it is good for is another

@@ -143,12 +143,15 @@ func (s *siege) recovers() {
 // asks asks the sandbox beside until ctx ends, and keeps how long it took.
 func (s *siege) asks(ctx context.Context) {
 	for ctx.Err() == nil {
-		for _, ask := range []func() error{
-			func() error { _, err := s.beside.Stat(s.Context(), "f", sandbox.StatOptions{}); return err },
-			func() error { _, err := s.beside.Exec(s.Context(), ":", sandbox.ExecOptions{}); return err },
+		for _, ask := range []func(context.Context) error{
+			func(ctx context.Context) error { _, err := s.beside.Stat(ctx, "f", sandbox.StatOptions{}); return err },
+			func(ctx context.Context) error { _, err := s.beside.Exec(ctx, ":", sandbox.ExecOptions{}); return err },
 		} {
 			began := time.Now()
-			if err := ask(); err != nil {
+			ctx, cancel := context.WithTimeout(s.Context(), daemonTimeout)
+			err := ask(ctx)
+			cancel()
+			if err != nil {
 				s.Errorf("the sandbox beside: %v", err)
 				return
 			}
@@ -368,14 +371,27 @@ func (s *siege) bombs() {
 		s.Log("bombs: not thrown, the driver bounds nothing")
 		return
 	}
-	if r := s.does("f() { f | f & }; f; sleep 100", time.Second); r.Reason != sandbox.ReasonTimedOut {
-		s.Errorf("a fork bomb: %+v", r)
-	}
+	s.does("f() { f | f & }; f; sleep 1", 2*time.Second)
+	s.clears()
 	s.recovers()
 	if r := s.does("dd if=/dev/zero of=/dev/null bs=256M count=1", daemonTimeout); r.Reason != sandbox.ReasonOOMKilled {
 		s.Errorf("a memory bomb: %+v", r)
 	}
 	s.recovers()
+}
+
+// clears ends what a bomb has left: it may go on for as long as it finds room.
+func (s *siege) clears() {
+	s.Helper()
+	for deadline := time.Now().Add(daemonTimeout); ; time.Sleep(10 * time.Millisecond) {
+		r, err := s.foe.Exec(s.Context(), "kill -9 -1; true", sandbox.ExecOptions{Timeout: 5 * time.Second})
+		if err == nil && r.ExitCode == 0 {
+			return
+		}
+		if time.Now().After(deadline) {
+			s.Fatalf("what a bomb has left does not end: %s, exit code %d, %v", r.Reason, r.ExitCode, err)
+		}
+	}
 }
 
 // dies: the foe's sandbox ends, by a hand from outside and by a memory file
@@ -390,10 +406,14 @@ func (s *siege) dies() {
 	if !s.bounded {
 		return
 	}
-	// What lies in memory outlives the command that is killed for it.
-	fill := "while :; do dd if=/dev/zero of=/dev/shm/$$ bs=1M 2>/dev/null; sleep 0.01; done"
+	// What lies in memory outlives the command that is killed for it, until
+	// somebody removes it.
+	fill := "while :; do dd if=/dev/zero of=/dev/shm/full bs=1M 2>/dev/null; sleep 0.01; done"
 	s.Logf("deaths: with /dev/shm full: %q", s.endsUnder(fill, func() {}))
 	s.foe = s.backend("foe")
+	if err := s.foe.Rm(s.Context(), "/dev/shm/full", sandbox.RmOptions{Force: true}); err != nil {
+		s.Errorf("what fills the memory cannot be removed: %v", err)
+	}
 	s.recovers()
 }
 

@@ -1,6 +1,7 @@
 package drivers
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -150,19 +151,24 @@ func awaitRoom(t *testing.T, b sandbox.Backend) {
 	}
 }
 
-// awaitThrottled keeps two processors busy until a sandbox had to wait for its
-// share: on a machine that has much else to do it has none to spare at first.
+// awaitThrottled has two busy loops run until they had to wait.
 func awaitThrottled(t *testing.T, b sandbox.Backend, parent string) {
 	t.Helper()
-	for deadline := time.Now().Add(daemonTimeout); throttled(t, parent) <= 0; {
-		_, err := b.Exec(t.Context(), "timeout 1 sh -c 'while :; do :; done' & timeout 1 sh -c 'while :; do :; done'", sandbox.ExecOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if time.Now().After(deadline) {
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		b.Exec(ctx, "while :; do :; done & while :; do :; done", sandbox.ExecOptions{Timeout: daemonTimeout})
+	}()
+	for throttled(t, parent) <= 0 {
+		select {
+		case <-ended:
 			t.Fatal("two busy loops were not throttled")
+		case <-time.After(10 * time.Millisecond):
 		}
 	}
+	cancel()
+	<-ended
 }
 
 // throttled is for how long cgroups below another had to wait for processors.

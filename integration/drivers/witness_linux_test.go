@@ -1,12 +1,16 @@
 package drivers
 
 import (
+	"net"
 	"os"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/google/uuid"
+
 	"github.com/controld/controld/sandbox"
+	"github.com/controld/controld/sandbox/local/landlock"
 	"github.com/controld/controld/sandboxhost"
 )
 
@@ -125,6 +129,47 @@ func TestHostNetwork(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestAbstractSocketsOfTheMachine: on the machine's network a sandbox of bwrap
+// reaches what others do but the machine's abstract sockets, which Landlock keeps
+// from it.
+func TestAbstractSocketsOfTheMachine(t *testing.T) {
+	if landlock.Version() < 6 {
+		t.Skip("needs Landlock of version 6")
+	}
+	for _, name := range []string{"bwrap", "runc"} {
+		t.Run(name, func(t *testing.T) {
+			kinds[name].want(t)
+			d := &duo{host: newHostOf(t, kinds[name].driver(t), sandboxhost.Box{Network: sandboxhost.NetworkHost})}
+			var err error
+			if d.Backend, err = d.host.Backend(t.Context(), "acme", "default"); err != nil {
+				t.Fatal(err)
+			}
+			d.brings(t)
+			abstract, loopback := "controld-"+uuid.NewString(), listen(t, "tcp", "127.0.0.1:0")
+			listen(t, "unix", "@"+abstract)
+			r, err := d.Exec(t.Context(), "./foe", sandbox.ExecOptions{Timeout: daemonTimeout, Env: map[string]string{foeEnv: abstract + " " + loopback}})
+			if err != nil || r.ExitCode != 0 {
+				t.Fatalf("%+v, %v", r, err)
+			}
+			got := strings.Split(string(r.Stdout), "\n")
+			if !slices.Contains(got, "loopback of the host") || slices.Contains(got, "abstract socket") != (name == "runc") {
+				t.Errorf("it reached %q", got)
+			}
+		})
+	}
+}
+
+// listen accepts connections until the test ends, and returns where.
+func listen(t *testing.T, network, address string) string {
+	t.Helper()
+	ln, err := net.Listen(network, address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { ln.Close() })
+	return ln.Addr().String()
 }
 
 // TestWhatIsNotHeldIsRefused: a driver starts nothing that it cannot hold.

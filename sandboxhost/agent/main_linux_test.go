@@ -102,6 +102,7 @@ type cage struct {
 	state  *os.File
 	stderr *os.File
 	args   []string // more for the agent
+	open   string   // a directory to write in at /open, where there is one
 	noProc bool
 }
 
@@ -149,6 +150,9 @@ func (c *cage) run(t *testing.T) *caged {
 		"--ro-bind", "/usr", "/usr", "--symlink", "usr/bin", "/bin", "--symlink", "usr/lib", "/lib", "--symlink", "usr/lib64", "/lib64",
 		"--dev", "/dev", "--bind", c.work, "/workspace",
 		"--ro-bind", program(t), "/controld-agent", "--ro-bind", foe, "/foe"}
+	if c.open != "" {
+		args = append(args, "--bind", c.open, "/open")
+	}
 	if !c.noProc {
 		args = append(args, "--proc", "/proc")
 	}

@@ -7,6 +7,8 @@ package agentcmd
 import (
 	"encoding/hex"
 	"fmt"
+	"os"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -29,6 +31,7 @@ type Options struct {
 func New(o Options) *cobra.Command {
 	a := agent.Agent{Version: o.Version, Keeper: o.Keeper}
 	var secret string
+	var confine []string
 	cmd := &cobra.Command{
 		Use:   o.Name + " --listen URL --secret-sha256 HEX",
 		Short: "Run the server inside a sandbox, both planes on one address",
@@ -45,6 +48,11 @@ signal.`,
 				return o.Wrong("agent: --listen URL and --secret-sha256 HEX (64 digits) are required")
 			}
 			copy(a.SecretSHA256[:], raw)
+			if len(confine) > 0 {
+				if err := agent.Confine(confine, unconfined(os.Args)); err != nil {
+					return err
+				}
+			}
 			a.Ready = func(url string) { fmt.Fprintf(cmd.ErrOrStderr(), "controld: agent listens on %s\n", url) }
 			return a.Run(cmd.Context())
 		},
@@ -54,6 +62,7 @@ signal.`,
 	f.StringVar(&secret, "secret-sha256", "", "SHA-256 of the secret that hello must show, in hex")
 	f.StringVar(&a.Cwd, "cwd", ".", "directory in which relative paths start")
 	f.StringVar(&a.State, "state", "", "directory for what has to be removed after a kill, out of reach of commands")
+	f.StringSliceVar(&confine, "confine", nil, "have this process and commands change no files but these, and what is beneath these directories, by Landlock where there is one")
 	f.BoolVar(&a.Insecure, "insecure", false, "allow to listen in the clear beyond this machine")
 	f.Var(userFlag{&a.User}, "user", "`UID:GID[,GID...]` of commands and of file calls, where this is process 1 and root of its namespace")
 	f.Uint64Var(&a.Processes, "user-processes", 0, "the most processes and threads of --user at once; 0 is any number")
@@ -76,6 +85,20 @@ func (o Options) relay() *cobra.Command {
 	}
 	cmd.Flags().StringVar(&url, "listen", "", "the agent's URL")
 	return cmd
+}
+
+// unconfined are the arguments of a process that was confined.
+func unconfined(args []string) []string {
+	var rest []string
+	for i := 0; i < len(args); i++ {
+		switch {
+		case args[i] == "--confine":
+			i++ // and its value
+		case !strings.HasPrefix(args[i], "--confine="):
+			rest = append(rest, args[i])
+		}
+	}
+	return rest
 }
 
 // userFlag is a flag that names a user.

@@ -7,6 +7,8 @@ import (
 	"io/fs"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"strings"
 	"syscall"
 
 	"github.com/controld/controld/sandbox"
@@ -105,18 +107,25 @@ func (d Driver) start(ctx context.Context, spec sandboxhost.Spec, at place) (san
 // more users than one.
 func (d Driver) apart(spec sandboxhost.Spec) bool { return d.Agent.Apart && spec.IDs.Base != 0 }
 
+// changeable are what a sandbox may write in beside its own directories, once
+// more by Landlock where the kernel has that: a mount too many, or one that is
+// not read-only, is no way out.
+var changeable = []string{"/tmp", "/dev/shm", "/dev/pts", "/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty", "/proc"}
+
 func (d Driver) command(spec sandboxhost.Spec, f *files) *exec.Cmd {
 	program := d.Program
 	if program == "" {
 		program = "bwrap"
 	}
 	cmd := exec.Command(program, "--args", fmt.Sprint(fdArgs), "--")
-	var as []string
-	own := hostroot.UID
+	more, own := []string{}, hostroot.UID
+	writable := slices.Concat(changeable, []string{hostroot.Workspace})
 	if d.apart(spec) {
-		as, own = launch.As(hostroot.UID, hostroot.GID, 0, hostroot.State), 0
+		more, own = launch.As(hostroot.UID, hostroot.GID, 0, hostroot.State), 0
+		writable = append(writable, hostroot.State)
 	}
-	cmd.Args = append(cmd.Args, d.Agent.Inside(hostroot.Agent, hostroot.Workspace, launch.HandedURL, spec.Secret, as...)...)
+	more = append(more, "--confine="+strings.Join(writable, ","))
+	cmd.Args = append(cmd.Args, d.Agent.Inside(hostroot.Agent, hostroot.Workspace, launch.HandedURL, spec.Secret, more...)...)
 	cmd.Env, cmd.Dir = []string{}, "/"
 	cmd.Stdout, cmd.Stderr = f.log, f.log
 	cmd.ExtraFiles = f.handed()
