@@ -267,6 +267,13 @@ func (d Driver) remove(ctx context.Context, spec sandboxhost.Spec) error {
 	if err := d.forget(ctx, spec); err != nil {
 		return err
 	}
+	if d.isGVisor() {
+		// The process that opens files for the kernel ends by itself behind it,
+		// unless it was stopped.
+		if err := launch.End(spec.ID); err != nil {
+			return err
+		}
+	}
 	ctx, cancel := context.WithTimeout(ctx, cgroupTimeout)
 	defer cancel()
 	return cgroup.Group(d.cgroup(spec)).Remove(ctx)
