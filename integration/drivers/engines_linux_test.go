@@ -83,6 +83,7 @@ func startEngine(t testing.TB, dir, socket string, cmd *exec.Cmd) {
 	}
 	defer log.Close()
 	cmd.Stdout, cmd.Stderr = log, log
+	cmd.Dir = dir // an engine may write where it stands
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
