@@ -37,20 +37,13 @@ func outer(t *testing.T) string {
 	if _, err := os.Stat("/sys/fs/cgroup/cgroup.controllers"); err == nil {
 		limits = map[string]string{"/memory.max": fmt.Sprint(outerMemory), "/pids.max": fmt.Sprint(outerProcesses)}
 	}
+	t.Cleanup(func() { removeOuter(t, name) })
 	for path, value := range limits {
 		controller, file, _ := strings.Cut(path, "/")
 		dir := filepath.Join("/sys/fs/cgroup", controller, name)
 		if err := os.Mkdir(dir, 0o755); err != nil && !os.IsExist(err) {
 			t.Skipf("no cgroup can be made: %v", err)
 		}
-		t.Cleanup(func() {
-			if left, _ := filepath.Glob(filepath.Join(dir, "controld-*")); len(left) > 0 {
-				t.Errorf("sandboxes left %v", left)
-			}
-			if err := removeGroups(dir); err != nil {
-				t.Error(err)
-			}
-		})
 		if file == "" {
 			continue
 		}
@@ -59,6 +52,20 @@ func outer(t *testing.T) string {
 		}
 	}
 	return "/" + name
+}
+
+// removeOuter removes it below every controller: runtimes make it where it is
+// not yet. Sandboxes have left nothing in it.
+func removeOuter(t *testing.T, name string) {
+	below, _ := filepath.Glob(filepath.Join("/sys/fs/cgroup/*", name))
+	for _, dir := range append(below, filepath.Join("/sys/fs/cgroup", name)) {
+		if left, _ := filepath.Glob(filepath.Join(dir, "controld-*")); len(left) > 0 {
+			t.Errorf("sandboxes left %v", left)
+		}
+		if err := removeGroups(dir); err != nil && !errors.Is(err, os.ErrNotExist) {
+			t.Error(err)
+		}
+	}
 }
 
 // removeGroups removes a cgroup with the empty ones in it. An engine's own
