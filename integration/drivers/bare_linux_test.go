@@ -16,7 +16,6 @@ import (
 
 	"github.com/controld/controld/sandbox"
 	"github.com/controld/controld/sandboxhost/driver/hostroot"
-	"github.com/controld/controld/sandboxhost/driver/launch"
 )
 
 // The deeds of this test's own program inside a sandbox that say what the
@@ -47,7 +46,7 @@ func forks(n int) int {
 // bytesLoop serves one Unix connection after another with bare loops: for "d" it
 // sends the file, for "u" it takes a new one and says so at its end.
 func bytesLoop(file string) int {
-	ln, err := net.Listen("unix", filepath.Join(hostroot.Link, bareName))
+	ln, err := net.Listen("unix", filepath.Join(hostroot.Workspace, bareName))
 	if err != nil {
 		fmt.Println(err)
 		return 1
@@ -94,11 +93,7 @@ func bareTransfer(c net.Conn, file string) error {
 
 // bareOutside is the other end of bareTransfer.
 func bareOutside(state string, way byte) error {
-	found, err := filepath.Glob(filepath.Join(state, "run", "*", "link"))
-	if err != nil || len(found) != 1 {
-		return fmt.Errorf("%v, %v", found, err)
-	}
-	dir, err := os.Open(found[0])
+	dir, err := os.Open(filepath.Join(state, "sandboxes", "acme", "default"))
 	if err != nil {
 		return err
 	}
@@ -135,9 +130,6 @@ func (zero) Read(p []byte) (int, error) { return len(p), nil }
 // exec inside the same sandbox, streams beside a bare loop over a Unix socket of
 // the same sandbox.
 func BenchmarkGVisor(b *testing.B) {
-	if launch.LinkDir("x") != filepath.Join("x", "link") {
-		b.Fatal("the link is elsewhere")
-	}
 	p := newPlace(b, kinds["runsc"].flags(b))
 	sb := p.client(b, p.serve(b))
 	own, err := os.Executable()
