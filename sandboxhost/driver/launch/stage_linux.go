@@ -5,10 +5,11 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"runtime"
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/controld/controld/sandbox/local/thread"
 )
 
 // Private runs do on a thread with a mount namespace of its own, which what it
@@ -16,29 +17,22 @@ import (
 // start processes on the goroutine that it is called on. It needs
 // CAP_SYS_ADMIN.
 func Private(do func() error) error {
-	result := make(chan error)
-	go func() {
-		// Never unlocked, so that the thread ends with the goroutine.
-		runtime.LockOSThread()
-		if unix.Gettid() == os.Getpid() {
-			// The first thread cannot end, and what the process sees of itself
-			// in /proc would be its: while this holds it, the next is another.
-			defer runtime.UnlockOSThread()
-			result <- Private(do)
-			return
-		}
-		err := unix.Unshare(unix.CLONE_FS | unix.CLONE_NEWNS)
+	var err error
+	// The mount namespace is the thread's, and what the process sees of itself in
+	// /proc would be the first thread's.
+	thread.Spend(func() {
+		err = unix.Unshare(unix.CLONE_FS | unix.CLONE_NEWNS)
 		if err == nil {
 			// Unmounts of the host's still arrive, or it could not unplug.
 			err = unix.Mount("", "/", "", unix.MS_REC|unix.MS_SLAVE, "")
 		}
 		if err != nil {
-			result <- fmt.Errorf("a mount namespace: %w", err)
+			err = fmt.Errorf("a mount namespace: %w", err)
 			return
 		}
-		result <- do()
-	}()
-	return <-result
+		err = do()
+	})
+	return err
 }
 
 // stages are directories over which a stage may be mounted: nothing that a
