@@ -19,6 +19,7 @@ var driverNames = []string{bwrap.Name, oci.Name, docker.Name, host.Name}
 // shared is what the drivers of all tiers have together.
 type shared struct {
 	images *image.Store
+	agent  launch.Agent
 }
 
 // isolating returns the drivers that start an agent elsewhere.
@@ -63,8 +64,12 @@ func (d *Daemon) imageStore() (*image.Store, error) {
 	return s, nil
 }
 
-// sealAgent keeps a copy of the agent's program for the sandboxes.
+// sealAgent keeps a copy of the agent's program for the sandboxes, the same for
+// all tiers.
 func (d *Daemon) sealAgent() (launch.Agent, error) {
+	if d.shared.agent.Path != "" {
+		return d.shared.agent, nil
+	}
 	program, args := d.cfg.Agent, []string(nil)
 	if program == "" && len(d.opts.Agent) > 0 {
 		program, args = d.opts.Agent[0], d.opts.Agent[1:]
@@ -72,5 +77,7 @@ func (d *Daemon) sealAgent() (launch.Agent, error) {
 	if program == "" {
 		return launch.Agent{}, fmt.Errorf("agent: no program; say --agent FILE")
 	}
-	return launch.Seal(filepath.Join(d.cfg.StateDir, "agent"), program, args...)
+	var err error
+	d.shared.agent, err = launch.Seal(filepath.Join(d.cfg.StateDir, "agent"), program, args...)
+	return d.shared.agent, err
 }

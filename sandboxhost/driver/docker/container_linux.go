@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"path"
 	"strings"
 
 	"github.com/containerd/errdefs"
@@ -50,7 +49,7 @@ func (d *Driver) container(spec sandboxhost.Spec, image, filter string) client.C
 		Name: name(spec),
 		Config: &container.Config{
 			Image: image, User: user, Hostname: hostname(spec, network), WorkingDir: "/",
-			Entrypoint: d.agent.Inside(hostroot.Agent, hostroot.Workspace, "unix://"+path.Join(hostroot.Link, launch.SocketName), spec.Secret, as...),
+			Entrypoint: d.agent.Inside(hostroot.Agent, hostroot.Workspace, launch.SocketURL(hostroot.Link), spec.Secret, as...),
 			Cmd:        []string{},
 			Labels:     map[string]string{labelInstance: spec.ID, labelTenant: spec.Tenant, labelSandbox: spec.Sandbox},
 		},

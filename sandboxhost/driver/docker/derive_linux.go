@@ -2,7 +2,6 @@ package docker
 
 import (
 	"archive/tar"
-	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -93,7 +92,7 @@ func (r remote) writeAdded(to io.Writer) error {
 			return err
 		}
 		if h.Typeflag == tar.TypeReg {
-			if _, err := io.Copy(w, bytes.NewReader(program)); err != nil {
+			if _, err := w.Write(program); err != nil {
 				return err
 			}
 		}

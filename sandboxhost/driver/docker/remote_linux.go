@@ -7,7 +7,6 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"path"
 	"path/filepath"
 
 	"github.com/containerd/errdefs"
@@ -19,7 +18,6 @@ import (
 	"github.com/controld/controld/sandbox"
 	"github.com/controld/controld/sandboxhost"
 	"github.com/controld/controld/sandboxhost/driver/hostroot"
-	"github.com/controld/controld/sandboxhost/driver/launch"
 )
 
 // remote starts sandboxes by an engine that sees nothing of this machine: the
@@ -101,9 +99,6 @@ func (r remote) container(spec sandboxhost.Spec, image, filter, volume string) c
 	c.HostConfig.Tmpfs[hostroot.Link] = "rw,noexec,nosuid,nodev,size=64k,mode=0700"
 	return c
 }
-
-// socketURL is the agent's address inside.
-var socketURL = "unix://" + path.Join(hostroot.Link, launch.SocketName)
 
 // Adopt implements [sandboxhost.Driver].
 func (r remote) Adopt(ctx context.Context, spec sandboxhost.Spec) (sandboxhost.Instance, error) {

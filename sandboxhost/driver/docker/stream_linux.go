@@ -12,6 +12,7 @@ import (
 	"github.com/moby/moby/client"
 
 	"github.com/controld/controld/sandboxhost/driver/hostroot"
+	"github.com/controld/controld/sandboxhost/driver/launch"
 )
 
 // dial opens a connection to the agent of a container: a relay there, on the
@@ -19,7 +20,7 @@ import (
 func (r remote) dial(ctx context.Context, container string) (net.Conn, error) {
 	made, err := r.engine.ExecCreate(ctx, container, client.ExecCreateOptions{
 		User: "0:0", AttachStdin: true, AttachStdout: true, AttachStderr: true,
-		Cmd: append(append([]string{hostroot.Agent}, r.agent.Args...), "relay", "--listen", socketURL),
+		Cmd: append(append([]string{hostroot.Agent}, r.agent.Args...), "relay", "--listen", launch.SocketURL(hostroot.Link)),
 	})
 	if err != nil {
 		return nil, err

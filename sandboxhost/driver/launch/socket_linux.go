@@ -5,12 +5,17 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"path"
 	"path/filepath"
 	"time"
 )
 
 // SocketName is the name of the agent's socket in its directory.
 const SocketName = "agent.sock"
+
+// SocketURL is the address of an agent that makes its socket in a directory, as
+// the sandbox names that.
+func SocketURL(dir string) string { return "unix://" + path.Join(dir, SocketName) }
 
 // Listen makes the Unix socket of an instance in its directory and returns it
 // as a file for a child to inherit. The agent accepts on it, so no path of it

@@ -61,7 +61,7 @@ func (d Driver) cgroup(spec sandboxhost.Spec) string {
 func (d Driver) process(spec sandboxhost.Spec) *specs.Process {
 	listen := launch.HandedURL
 	if !d.handsOver() {
-		listen = "unix://" + path.Join(hostroot.Link, launch.SocketName)
+		listen = launch.SocketURL(hostroot.Link)
 	}
 	p := &specs.Process{
 		User:            specs.User{UID: hostroot.UID, GID: hostroot.GID},
