@@ -100,8 +100,10 @@ func (t *tiers) maker(spec Spec) *Tier {
 // drivers are all that there are, those of whom no policy speaks first.
 func (t *tiers) drivers() []Driver {
 	all := append([]Driver{t.all[""].Driver}, t.others...)
-	for _, tier := range t.all {
-		all = append(all, tier.Driver)
+	for name, tier := range t.all {
+		if name != "" {
+			all = append(all, tier.Driver)
+		}
 	}
 	return all
 }
